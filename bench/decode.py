@@ -1,0 +1,209 @@
+"""How fast a decode step is: transformers' generate(), a bare forward loop, and our Stepper.
+
+    python bench/decode.py [--model MODEL] [--tokens 48] [--rounds 5] [--threads N]
+
+The three take turns in one process, so that whatever else the machine does meets them alike:
+``generate()`` as it comes (its own dtype, greedy), a bare loop of forward passes and argmax in the
+dtype that we chose, and the Stepper with every record kept: greedy like the others, and with the
+default sampling chain. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+
+from engine import models
+from engine.backends import hf_cache, open_backend
+from engine.backends.base import Backend
+from engine.records import StepRecord
+from engine.sampling.chain import effective
+from engine.stepper import Stepper
+
+PROMPT = "Once upon a time, in a small village by the sea, there lived an old man who"
+
+
+@dataclass
+class Contender:
+    """One way to decode: ``run(tokens)`` gives the milliseconds of each step after the first."""
+
+    name: str
+    dtype: str
+    run: Callable[[int], list[float]]
+    gaps: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.gaps)
+
+
+class Gaps:
+    """A transformers streamer that only notes when each token came."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def put(self, value: Any) -> None:
+        self.times.append(time.perf_counter())
+
+    def end(self) -> None:
+        pass
+
+    def between(self) -> list[float]:
+        """Gaps between tokens; the first call is the prompt, and the second one's gap prefill."""
+        tokens = self.times[1:]
+        return [(b - a) * 1000 for a, b in zip(tokens, tokens[1:], strict=False)]
+
+
+def generate(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
+    """transformers' own loop, told to go on past a stop token so that all do the same work."""
+    settings = copy.deepcopy(model.generation_config)
+    settings.eos_token_id = None
+    settings.do_sample = False
+    prompt = torch.tensor([ids])
+
+    def run(tokens: int) -> list[float]:
+        gaps = Gaps()
+        model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            generation_config=settings,
+            max_new_tokens=tokens,
+            streamer=gaps,
+        )
+        return gaps.between()
+
+    return run
+
+
+def bare(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
+    """Nothing but forward passes and argmax."""
+    name = hf_cache.argument_of(model) or "cache"
+
+    def run(tokens: int) -> list[float]:
+        times = []
+        with torch.inference_mode():
+            output = model(torch.tensor([ids]), use_cache=True, logits_to_keep=1)
+            token, cache = output.logits[0, -1].argmax(), getattr(output, name)
+            times.append(time.perf_counter())
+            for _ in range(tokens - 1):
+                output = model(token.view(1, 1), use_cache=True, **{name: cache})
+                token = output.logits[0, -1].argmax()
+                times.append(time.perf_counter())
+        return [(b - a) * 1000 for a, b in zip(times, times[1:], strict=False)]
+
+    return run
+
+
+def stepper(
+    backend: Backend, ids: list[int], dials: dict[str, float]
+) -> Callable[..., list[float]]:
+    """Our own, keeping every record: sampling, traces, figures and all."""
+
+    def run(tokens: int) -> list[float]:
+        made = Stepper(backend, effective("guide", dials), max_tokens=tokens)
+        made.submit_ids(ids)
+        for _ in made.prefill():
+            pass
+        records: list[StepRecord] = [made.step()]
+        times = [time.perf_counter()]
+        for _ in range(tokens - 1):
+            records.append(made.step())
+            times.append(time.perf_counter())
+        return [(b - a) * 1000 for a, b in zip(times, times[1:], strict=False)]
+
+    return run
+
+
+def measure(contenders: list[Contender], tokens: int, rounds: int) -> None:
+    """Let them take turns, each round beginning with another one; the first round warms up."""
+    for round_ in range(rounds + 1):
+        for turn in range(len(contenders)):
+            contender = contenders[(turn + round_) % len(contenders)]
+            gaps = contender.run(tokens if round_ else min(tokens, 8))
+            if round_:
+                contender.gaps += gaps
+
+
+def machine(backend: Backend) -> dict[str, Any]:
+    facts = backend.facts
+    return {
+        "cpu": facts.device_name,
+        "cores": os.cpu_count(),
+        "threads": facts.threads,
+        "device": facts.device,
+        **facts.versions,
+    }
+
+
+def report(backend: Backend, contenders: list[Contender], args: argparse.Namespace) -> None:
+    by_name = {one.name: one for one in contenders}
+    theirs, loop = by_name["generate"], by_name["bare loop"]
+    print(f"{backend.facts.name} on {backend.facts.device_name}, {backend.facts.threads} threads")
+    print(f"{args.rounds} rounds of {args.tokens} tokens, after {len(PROMPT.split())} words")
+    print(f"{'':22}{'dtype':10}{'ms a token':>11}{'tokens/s':>10}{'x generate':>12}{'x bare':>8}")
+    figures: list[dict[str, Any]] = []
+    for one in contenders:
+        ratio, bare_ratio = theirs.median / one.median, one.median / loop.median
+        print(
+            f"{one.name:22}{one.dtype:10}{one.median:11.2f}{1000 / one.median:10.1f}"
+            f"{ratio:12.2f}{bare_ratio:8.3f}"
+        )
+        about = {"contender": one.name, "dtype": one.dtype, "samples": len(one.gaps)}
+        figures += [
+            {**about, "figure": "step", "value": one.median, "unit": "ms"},
+            {**about, "figure": "best step", "value": min(one.gaps), "unit": "ms"},
+            {**about, "figure": "speed over generate", "value": ratio, "unit": "ratio"},
+            {**about, "figure": "time over bare loop", "value": bare_ratio, "unit": "ratio"},
+        ]
+    summary = {
+        "bench": "decode",
+        "model": backend.facts.name,
+        "tokens": args.tokens,
+        "rounds": args.rounds,
+        "figures": figures,
+        "machine": machine(backend),
+    }
+    print(json.dumps(summary, allow_nan=False))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", help="hub id, folder or .gguf file (default: the default model)")
+    parser.add_argument("--tokens", type=int, default=48, help="tokens a turn (default 48)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns each (default 5)")
+    parser.add_argument("--threads", type=int, help="CPU threads (default: torch's own choice)")
+    args = parser.parse_args()
+    backend = open_backend(
+        "hf", {"model": args.model, "device": "cpu", "threads": args.threads}, lambda *_: None
+    )
+    resolved = models.resolve(args.model)
+    stored, tokenizer = models.load(resolved)
+    ours, _ = models.load(resolved, backend.facts.dtype)
+    ids = list(tokenizer(PROMPT)["input_ids"])
+    dtype = backend.facts.dtype
+    contenders = [
+        Contender("generate", models.loaded_dtype(stored), generate(stored, ids)),
+        Contender("bare loop", dtype, bare(ours, ids)),
+        Contender("stepper, greedy", dtype, stepper(backend, ids, {"temperature": 0.0})),
+        Contender("stepper, sampling", dtype, stepper(backend, ids, {})),
+    ]
+    measure(contenders, args.tokens, args.rounds)
+    report(backend, contenders, args)
+
+
+if __name__ == "__main__":
+    main()

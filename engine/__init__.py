@@ -1,0 +1,1 @@
+"""The debugger's engine: it runs a model one forward pass at a time and records what happened."""

@@ -1,0 +1,413 @@
+"""The backend for real models: torch and transformers, one forward pass at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine import models
+from engine.backends import hf_cache, hf_dtype, hf_facts, hf_prompt
+from engine.backends.base import BackendError, Encoded, ForwardPass
+from engine.backends.hf_layers import LayerTimer, find_layers, stopwatch
+from engine.backends.hf_wide import ROWS, Widened, is_worth_it
+from engine.causal import first_line
+from engine.records import DtypeTrial, FloatArray, ModelFacts, Token, TokenKind, Vocabulary
+from engine.text import TokenTable
+from engine.timing import now_ms
+
+_ALIKE = {"float32": 0.01, "float16": 0.1}
+"""How far two ways to the same logits may lie apart, in their standard deviations."""
+
+
+class HFBackend:
+    """A transformers causal language model and its own cache.
+
+    Every pass hands the model the cache of the pass before. A pass that fails leaves ``length`` as
+    it was: its half-written cache is dropped, and the next pass reads everything again.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        name: str = "",
+        identity: str = "",
+        dtype_reason: str = "",
+        trials: tuple[DtypeTrial, ...] = (),
+        notes: tuple[str, ...] = (),
+        started: float | None = None,
+    ) -> None:
+        """Take over a loaded model, try it out in a few short passes, and gather its facts.
+
+        ``started`` is the moment on the clock of ``engine.timing`` at which loading began. Raises
+        BackendError when the model cannot be run.
+        """
+        started = now_ms() if started is None else started
+        self._model = model.eval()
+        self._tokenizer = tokenizer
+        self._device = model.get_input_embeddings().weight.device
+        self._synchronize = _synchronizer(self._device.type)
+        self._rows = int(model.get_input_embeddings().weight.shape[0])
+        self._position_rows = hf_facts.position_rows(model)
+        self._argument = hf_cache.argument_of(model)
+        known = inspect.signature(model.forward).parameters
+        self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in known else {}
+        self._keywords: dict[str, Any] = {"use_cache": True, "return_dict": True}
+        self._one = torch.zeros((1, 1), dtype=torch.long, device=self._device)
+        self._ids: list[int] = []
+        self._cache: Any = None
+        self._seen: set[tuple[str, int]] = set()
+        self._keeps_cache = True
+        self._singly = False
+        self._tokens: dict[int, Token] = {}
+        config = hf_facts.decoder_config(model)
+        shape = hf_facts.shape_of(config)
+        self._layers = find_layers(model, shape.layers)
+        weights = hf_dtype.matrices(model)
+        widest = max(weights[:-1] or weights, key=lambda one: one.numel(), default=None)
+        self._widened = Widened() if widest is not None and is_worth_it(widest) else None
+        facts = self._try_out(config, shape)
+        parameters, weight_bytes = hf_facts.weights_of(model)
+        self._table = TokenTable.from_tokenizer(tokenizer, facts["vocab_size"])
+        device = str(self._device)
+        self._facts = ModelFacts(
+            name=name or str(getattr(config, "name_or_path", "") or type(model).__name__),
+            identity=identity,
+            architecture=type(model).__name__,
+            device=device,
+            device_name=hf_facts.device_name(device),
+            dtype=models.loaded_dtype(model),
+            dtype_reason=dtype_reason or f"{models.loaded_dtype(model)}: as given",
+            dtype_trials=trials,
+            backend="hf",
+            tokenizer_size=len(tokenizer),
+            context_length=hf_facts.context_length(config),
+            parameters=parameters,
+            weight_bytes=weight_bytes,
+            stop_ids=hf_facts.stop_ids(tokenizer, model),
+            generation_config=hf_facts.generation_settings(model),
+            has_chat_template=hf_prompt.has_template(tokenizer),
+            notes=(*notes, *facts.pop("notes")),
+            versions=hf_facts.versions(),
+            threads=torch.get_num_threads(),
+            load_ms=now_ms() - started,
+            **facts,
+        )
+
+    # --- what it is ---------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self._facts
+
+    def _try_out(self, config: Any, shape: hf_facts.Shape) -> dict[str, Any]:
+        """Facts that only the running model tells: its cache, its width, whether it rewinds."""
+        ids = hf_facts.probe_ids(self._model, self._tokenizer, 5)
+        whole = self._read(ids).logits
+        self._forget()
+        self._read(ids[:4])
+        before = hf_cache.nbytes(self._cache)
+        stepped = self._read(ids[4:]).logits
+        self._keeps_cache = self._cache is not None
+        after = hf_cache.nbytes(self._cache)
+        growth = None if after is None or before is None else after - before
+        kind = hf_cache.kind_of(self._cache, self._argument)
+        kv_heads, head_dim = hf_cache.head_shape(self._cache) or (shape.kv_heads, shape.head_dim)
+        rewinds = kind.always_rewinds and self._rewinds(ids, stepped)
+        if not rewinds:
+            self._forget()
+            self._read(ids[:2])
+            # Some recurrent layers take up their state for one position at a time only.
+            self._singly = not self._alike(stepped, self._read(ids[2:]).logits)
+        notes = self._notes(kind, whole, stepped, rewinds)
+        self._forget()
+        self._seen.clear()
+        expected = 2 * shape.layers * kv_heads * head_dim * int(self._model.dtype.itemsize)
+        kv_note = _kv_note(kind, growth, expected)
+        return {
+            "vocab_size": int(whole.size),
+            "layers": shape.layers,
+            "query_heads": shape.query_heads,
+            "kv_heads": kv_heads,
+            "head_dim": head_dim,
+            "hidden_size": shape.hidden_size,
+            "kv_bytes_per_token_expected": None if kv_note else expected,
+            "kv_note": kv_note,
+            "cache_kind": kind.name,
+            "can_rewind": rewinds,
+            "notes": notes,
+        }
+
+    def _rewinds(self, ids: Sequence[int], logits: FloatArray) -> bool:
+        """Whether taking positions out and reading them again gives the same ``logits``."""
+        try:
+            self.rollback(3)
+        except BackendError:
+            return False
+        return self._alike(logits, self._read(ids[2:]).logits)
+
+    def _alike(self, left: FloatArray, right: FloatArray) -> bool:
+        tolerance = _ALIKE.get(models.loaded_dtype(self._model), 0.5)
+        finite = np.isfinite(left)
+        distance = np.abs(left[finite] - right[finite]).max()
+        return bool(distance <= tolerance * left[finite].std())
+
+    def _notes(
+        self, kind: hf_cache.CacheKind, whole: FloatArray, stepped: FloatArray, rewinds: bool
+    ) -> tuple[str, ...]:
+        """What the user should know about how this model is run."""
+        found = {
+            "the model keeps no cache between passes: each step reads the whole text again": (
+                not self._keeps_cache
+            ),
+            "with its cache the model gives other logits than reading the same text at once "
+            "does: this is how transformers runs it": not self._alike(whole, stepped),
+            "taking positions out of its cache changes its answer: the text is read again": (
+                kind.always_rewinds and not rewinds
+            ),
+            f"passes of {ROWS} positions or more multiply in float32, faster on this CPU": (
+                self._widened is not None
+            ),
+        }
+        return tuple(note for note, holds in found.items() if holds)
+
+    # --- tokens -------------------------------------------------------------------------------
+
+    def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
+        """Ids of ``text``; with ``chat``, of the model's own template around it.
+
+        Raises BackendError when the template refuses the messages.
+        """
+        return hf_prompt.encode(
+            self._tokenizer,
+            text,
+            chat=chat,
+            system=system,
+            is_special=lambda token_id: self.token(token_id).kind is TokenKind.SPECIAL,
+        )
+
+    def token(self, token_id: int) -> Token:
+        """The token of any id below ``facts.vocab_size``. Raises IndexError for others."""
+        token = self._tokens.get(token_id)
+        if token is None:
+            row = self._table[token_id]
+            token = self._tokens[token_id] = Token(row.id, row.data, TokenKind(row.kind))
+        return token
+
+    def vocabulary(self) -> Vocabulary:
+        """Every token of the model, the ids that its tokenizer does not know as unused ones."""
+        return Vocabulary.pack(self.token(token_id) for token_id in range(len(self._table)))
+
+    # --- passes -------------------------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        return len(self._ids)
+
+    def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
+        """Read ``ids`` (at least one) after what the cache holds; logits of the last one.
+
+        Layers are timed by hooks that are there for this pass only. Raises BackendError.
+        """
+        given = [int(token_id) for token_id in ids]
+        self._check(given)
+        if self._singly and self._ids and len(given) > 1:
+            return self._read_singly(given)
+        if not profile:
+            return self._read(given)
+        if not self._layers:
+            note = "the model's layers could not be found"
+            return _with(self._read(given), note=note)
+        watch = stopwatch(self._device.type, self._synchronize)
+        with LayerTimer(self._layers, watch) as timer:
+            result = self._read(given)
+        return _with(result, timer=timer)
+
+    def decode(self, token_id: int) -> ForwardPass:
+        """Read one id after what the cache holds; no hooks. Raises BackendError."""
+        self._check((token_id,))
+        return self._read((token_id,))
+
+    def _check(self, ids: Sequence[int]) -> None:
+        if not ids:
+            raise BackendError("there is nothing to read: a pass needs at least one token")
+        low, high = min(ids), max(ids)
+        if low < 0 or high >= self._rows:
+            raise BackendError(
+                f"token id {low if low < 0 else high} has no embedding: ids run from 0 to "
+                f"{self._rows - 1}"
+            )
+        limit = self._position_rows
+        if limit is not None and len(self._ids) + len(ids) > limit:
+            raise BackendError(f"the context is full: the model has {limit:,} learned positions")
+
+    def _read_singly(self, ids: Sequence[int]) -> ForwardPass:
+        before = len(self._ids)
+        try:
+            passes = [self._read((token_id,)) for token_id in ids]
+        except BaseException:
+            self._drop_cache()
+            del self._ids[before:]
+            raise
+        return ForwardPass(
+            logits=passes[-1].logits,
+            ms=sum(one.ms for one in passes),
+            warmup=passes[0].warmup,
+            layers_note="its recurrent state is continued one position at a time",
+        )
+
+    def _read(self, ids: Sequence[int]) -> ForwardPass:
+        """One pass over ``ids``; over all before them too, where there is no cache of those."""
+        again = self._ids if self._cache is None else []
+        count = len(again) + len(ids)
+        # After a failed pass, a step is no ordinary one.
+        warmup = self._first_of_its_kind(count) or (bool(again) and self._keeps_cache)
+        self._synchronize()
+        start = now_ms()
+        try:
+            with torch.inference_mode():
+                logits = self._logits([*again, *ids] if again else ids, count)
+            ms = now_ms() - start
+            self._check_finite(logits)
+        except BaseException as error:
+            # Some layers may have read the ids and others not.
+            self._drop_cache()
+            if not isinstance(error, Exception):
+                raise
+            raise _explained(error, count) from error
+        self._ids.extend(ids)
+        return ForwardPass(logits, ms, warmup)
+
+    def _check_finite(self, logits: FloatArray) -> None:
+        # The largest is NaN if any is, and infinite if one is; minus infinity is a fair logit.
+        if not np.isfinite(logits.max()):
+            dtype = models.loaded_dtype(self._model)
+            hint = "" if dtype == "float32" else ": try --dtype float32"
+            raise BackendError(f"the model's logits are not finite in {dtype}{hint}")
+
+    def _logits(self, ids: Sequence[int], count: int) -> FloatArray:
+        """float32 logits of the last of ``ids`` in main memory; the cache now holds them all."""
+        if count == 1:
+            output = self._model(self._one.fill_(ids[0]), **self._keywords)
+            last = output.logits[0, -1]
+        else:
+            given = torch.tensor([ids], device=self._device)
+            wide = self._widened if count >= ROWS and self._widened else contextlib.nullcontext()
+            with wide:
+                output = self._model(given, **self._keywords, **self._last_only)
+            # Cloned, or one row would keep the rows of a whole prompt in memory.
+            last = output.logits[0, -1].clone()
+        if self._cache is None and self._argument is not None:
+            self._cache = getattr(output, self._argument, None)
+            if self._cache is not None:
+                self._keywords[self._argument] = self._cache
+        elif self._argument == "state":  # a new one comes out of every pass
+            self._cache = self._keywords["state"] = output.state
+        logits: FloatArray = last.float().cpu().numpy()
+        return logits
+
+    def _first_of_its_kind(self, count: int) -> bool:
+        """Whether no pass of this kind (one position, or about as many) has run before."""
+        kind = ("decode", 1) if self._ids and count == 1 else ("prefill", count.bit_length())
+        first = kind not in self._seen
+        self._seen.add(kind)
+        return first
+
+    # --- the cache ----------------------------------------------------------------------------
+
+    def rollback(self, count: int) -> None:
+        """Forget the last ``count`` positions; all of them is always possible.
+
+        Raises BackendError, and changes nothing, for more than there are and where the cache no
+        longer holds what it would have to go back to.
+        """
+        if not 0 <= count <= len(self._ids):
+            raise BackendError(f"cannot take back {count} of {len(self._ids)} positions")
+        if count == 0:
+            return
+        if count == len(self._ids):
+            self._forget()
+            return
+        if self._cache is not None:
+            try:
+                hf_cache.crop(self._cache, count, len(self._ids))
+            except BackendError:
+                raise
+            except Exception as error:
+                self._drop_cache()
+                raise BackendError(f"the cache cannot be rewound: {first_line(error)}") from error
+        del self._ids[-count:]
+
+    def kv(self) -> tuple[int, int | None]:
+        """(positions stored, of the layer that stores most; bytes of all its tensors)."""
+        return hf_cache.stored(self._cache), hf_cache.nbytes(self._cache)
+
+    def _drop_cache(self) -> None:
+        self._cache = None
+        if self._argument is not None:
+            self._keywords.pop(self._argument, None)
+
+    def _forget(self) -> None:
+        self._drop_cache()
+        self._ids.clear()
+
+    def close(self) -> None:
+        """Free the model and its cache; the backend cannot be used afterwards."""
+        self._forget()
+        self._model = self._widened = None
+        self._layers = ()
+        gc.collect()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _with(result: ForwardPass, timer: LayerTimer | None = None, note: str = "") -> ForwardPass:
+    layers = timer.times() if timer else ()
+    return ForwardPass(result.logits, result.ms, result.warmup, layers, note)
+
+
+def _synchronizer(device: str) -> Callable[[], None]:
+    """What waits until a device type has done all its work."""
+    if device == "cuda":
+        return torch.cuda.synchronize
+    if device == "mps":
+        return torch.mps.synchronize
+    return lambda: None
+
+
+def _explained(error: Exception, count: int) -> BackendError:
+    if isinstance(error, BackendError):
+        return error
+    text = str(error)
+    memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    if memory or "out of memory" in text or "can't allocate memory" in text:
+        return BackendError(
+            f"out of memory in a pass of {count:,} positions: shorten the prompt, or use a "
+            "smaller model or --dtype"
+        )
+    return BackendError(f"the forward pass failed: {first_line(error)} ({type(error).__name__})")
+
+
+def _kv_note(kind: hf_cache.CacheKind, growth: int | None, expected: int) -> str:
+    """Why bytes per token are not the simple formula's; empty where they are."""
+    if kind.sliding and kind.window:
+        return (
+            f"{kind.sliding} of {kind.layers} layers keep at most {kind.window - 1:,} positions, "
+            "so a token's share is not constant"
+        )
+    if kind.recurrent and not kind.full:
+        return "recurrent state, constant size: there is no KV cache"
+    if kind.recurrent:
+        return f"{kind.recurrent} of {kind.layers} layers keep a recurrent state of constant size"
+    if growth is None:
+        return "the model has no KV cache that can be measured"
+    if growth != expected:
+        return f"measured {growth:,} bytes a token, which the usual formula does not give"
+    return ""

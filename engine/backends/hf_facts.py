@@ -1,0 +1,183 @@
+"""What is worth knowing about a loaded model and the machine it runs on."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.backends.base import BackendError
+
+_CONTEXT = (
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_seq_len",
+    "max_sequence_length",
+    "seq_length",
+)
+
+
+PROBE_TEXT = "The capital of France is"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a decoder by its configuration; 0 where it names none."""
+
+    layers: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    hidden_size: int
+
+
+def probe_ids(model: Any, tokenizer: Any, count: int) -> list[int]:
+    """``count`` ids of ordinary text that ``model`` can read, for trying it out."""
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    found = [i for i in tokenizer(PROBE_TEXT)["input_ids"] if i < rows] or [0]
+    return [found[at % len(found)] for at in range(count)]
+
+
+def decoder_config(model: Any) -> Any:
+    """The configuration of the text decoder; of a plain model, its only one."""
+    config = model.config
+    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+
+
+def shape_of(config: Any) -> Shape:
+    """The sizes in ``config``: a head is hidden / heads wide where its width is not set apart."""
+    heads = _number(config, "num_attention_heads")
+    hidden = _number(config, "hidden_size")
+    return Shape(
+        layers=_number(config, "num_hidden_layers"),
+        query_heads=heads,
+        kv_heads=_number(config, "num_key_value_heads") or heads,
+        head_dim=_number(config, "head_dim") or (hidden // heads if heads else 0),
+        hidden_size=hidden,
+    )
+
+
+def _number(config: Any, name: str) -> int:
+    value = getattr(config, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def context_length(config: Any) -> int | None:
+    """The most positions the model was made for; None where its configuration does not say."""
+    found = (_number(config, name) for name in _CONTEXT)
+    return next((value for value in found if value > 0), None)
+
+
+def position_rows(model: Any) -> int | None:
+    """Rows of a table of learned positions, which a pass must not run past; None without one."""
+    for name, module in model.named_modules():
+        last = name.rpartition(".")[2]
+        if isinstance(module, torch.nn.Embedding) and (last == "wpe" or "position" in last):
+            # OPT and its like keep rows at the front for padding.
+            return int(module.num_embeddings) - int(getattr(module, "offset", 0) or 0)
+    return None
+
+
+def weights_of(model: Any) -> tuple[int, int]:
+    """(parameters, their bytes); what is tied counts once."""
+    seen: set[Any] = set()
+    count = size = 0
+    for parameter in model.parameters():
+        key = (parameter.device, parameter.data_ptr(), parameter.shape)
+        if key in seen and parameter.data_ptr():
+            continue
+        seen.add(key)
+        count += parameter.numel()
+        size += parameter.numel() * parameter.element_size()
+    return count, size
+
+
+def stop_ids(tokenizer: Any, model: Any) -> dict[int, str]:
+    """Every id that ends a text -> who declares it, in words."""
+    generation = getattr(model, "generation_config", None)
+    sources = (
+        ("tokenizer", tokenizer),
+        ("config", model.config),
+        ("config", decoder_config(model)),
+        ("generation config", generation),
+    )
+    declared: dict[int, list[str]] = {}
+    for source, holder in sources:
+        given = getattr(holder, "eos_token_id", None)
+        for token_id in given if isinstance(given, list | tuple) else [given]:
+            names = declared.setdefault(token_id, []) if isinstance(token_id, int) else []
+            if source not in names:
+                names.append(source)
+    return {token_id: _joined(names) for token_id, names in declared.items()}
+
+
+def _joined(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def generation_settings(model: Any) -> dict[str, Any]:
+    """What the model's generation_config.json sets: plain values only, no library defaults."""
+    config = getattr(model, "generation_config", None)
+    if config is None:
+        return {}
+    return {
+        name: value
+        for name, value in config.to_diff_dict().items()
+        if not name.startswith("_") and name != "transformers_version" and _plain(value)
+    }
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_plain(one) for one in value)
+    return isinstance(value, int | float | str | bool)
+
+
+def versions() -> dict[str, str]:
+    """Name -> version of what computes here."""
+    return {"python": platform.python_version(), **dict(_installed())}
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    for name in ("torch", "transformers", "tokenizers", "safetensors", "numpy"):
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+
+
+def pick_device(asked: str) -> str:
+    """The device to use: ``auto`` is CUDA, MPS or the CPU, the first that is there.
+
+    Raises BackendError for a name that is none and for a device this machine has not.
+    """
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if asked == "auto":
+        return "cuda" if cuda else "mps" if mps else "cpu"
+    here = ", ".join(["cpu", *(["cuda"] if cuda else []), *(["mps"] if mps else [])])
+    try:
+        device = torch.device(asked)
+    except RuntimeError as error:
+        raise BackendError(f"unknown device {asked!r}: this machine has {here}") from error
+    count = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(mps)}.get(device.type, 0)
+    if (device.index or 0) >= count:
+        raise BackendError(f"there is no device {asked!r} on this machine: it has {here}")
+    return str(device)
+
+
+def device_name(device: str) -> str:
+    """What the device is called by its maker."""
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()

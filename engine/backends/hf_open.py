@@ -1,0 +1,131 @@
+"""Opening the transformers backend: which model, on which device, in which dtype.
+
+torch is imported only once opening has begun, so that its seconds count as loading.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine import models
+from engine.backends.base import BackendError
+from engine.records import DtypeTrial
+from engine.timing import now_ms
+from engine.weights import available_memory, stored_weights, weights_bytes
+
+if TYPE_CHECKING:
+    from engine.backends.hf import HFBackend
+
+Progress = Callable[[str, float | None, str], None]
+
+OPTIONS = ("model", "device", "dtype", "trust_remote_code", "threads", "offline")
+
+_ROOM = 1.2
+"""Free memory that loading in float32 must leave untouched, as a factor on the weights."""
+_ALIASES = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
+
+
+def open_backend(options: Mapping[str, Any], progress: Progress) -> HFBackend:
+    """Open a real model. Raises ModelError or BackendError, each one line.
+
+    Options, all of them optional: ``model`` (hub id, folder or .gguf file), ``device`` (auto, cpu,
+    cuda, cuda:1, mps), ``dtype`` (auto, float32, float16, bfloat16), ``trust_remote_code``,
+    ``threads`` (of the CPU), ``offline``.
+    """
+    started = now_ms()
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise BackendError(f"unknown option {unknown[0]!r}; known: {', '.join(OPTIONS)}")
+    progress("load", None, "starting torch")
+    import torch
+
+    from engine.backends.hf import HFBackend
+    from engine.backends.hf_facts import pick_device
+
+    if threads := options.get("threads"):
+        torch.set_num_threads(int(threads))
+    device = pick_device(options.get("device") or "auto")
+    resolved = models.resolve(
+        options.get("model"), progress, offline=bool(options.get("offline", False))
+    )
+    loaded = load(
+        resolved,
+        options.get("dtype") or "auto",
+        device,
+        trust_remote_code=bool(options.get("trust_remote_code", False)),
+        progress=progress,
+    )
+    return HFBackend(
+        loaded.model,
+        loaded.tokenizer,
+        name=resolved.label,
+        identity=resolved.identity,
+        dtype_reason=loaded.dtype_reason,
+        trials=loaded.trials,
+        notes=resolved.notes,
+        started=started,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A model in its final dtype on its device, its tokenizer, and how the dtype was chosen."""
+
+    model: Any
+    tokenizer: Any
+    dtype_reason: str
+    trials: tuple[DtypeTrial, ...] = ()
+
+
+def load(
+    resolved: models.ResolvedModel,
+    dtype: str,
+    device: str,
+    *,
+    trust_remote_code: bool,
+    progress: Progress,
+) -> Loaded:
+    """Load ``resolved`` on ``device``. Raises ModelError.
+
+    ``auto`` takes the stored dtype on an accelerator, and on the CPU the dtype that is measured
+    to be fastest there. Loaded once: the trial converts what was loaded in float32.
+    """
+    dtype = _ALIASES.get(dtype, dtype)
+    measured = dtype == "auto" and device == "cpu"
+    obstacle = _obstacle(resolved) if measured else ""
+    wanted = "float32" if measured and not obstacle else dtype
+    model, tokenizer = models.load(
+        resolved, wanted, device, trust_remote_code=trust_remote_code, progress=progress
+    )
+    got = models.loaded_dtype(model)
+    if dtype != "auto":
+        note = models.dtype_note(dtype, model)
+        return Loaded(model, tokenizer, f"{got}: {note or 'asked for'}")
+    if not measured or obstacle:
+        return Loaded(model, tokenizer, f"{got}: as stored{obstacle and f'; {obstacle}'}")
+    progress("load", None, "measuring dtypes")
+    from engine.backends import hf_dtype
+    from engine.backends.hf_facts import probe_ids
+
+    ids = probe_ids(model, tokenizer, 5)
+    choice = hf_dtype.choose(model, tokenizer, ids, available_memory())
+    hf_dtype.convert(model, choice.dtype)
+    return Loaded(model, tokenizer, choice.reason, choice.trials)
+
+
+def _obstacle(resolved: models.ResolvedModel) -> str:
+    """Why the dtypes of a model cannot be tried out on this machine; empty where they can."""
+    config = json.loads((resolved.path / "config.json").read_text(encoding="utf-8"))
+    if config.get("quantization_config"):
+        return "a quantised model is not converted"
+    needed = weights_bytes(stored_weights(resolved.path), "float32") * _ROOM
+    free = available_memory()
+    if free is not None and needed > free:
+        return (
+            f"float32, to measure against, would need {needed / 1e9:.1f} GB "
+            f"and {free / 1e9:.1f} GB is free"
+        )
+    return ""

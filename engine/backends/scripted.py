@@ -1,0 +1,408 @@
+"""A backend without a model: distributions from a function, a text, a list or a file.
+
+Every figure it gives is one you can work out in your head, it needs no torch, and it can be told
+to be slow, to fail, to hang or to die. Tests and demonstrations run on it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.backends.base import BackendError, Encoded, ForwardPass
+from engine.records import FloatArray, ModelFacts, Origin, Token, TokenKind, Vocabulary
+from engine.timing import now_ms
+
+LogitsOf = Callable[[Sequence[int]], Any]
+"""Logits after the ids read so far (at least one), as anything that numpy takes for a vector."""
+
+END = "<end>"
+UNSEEN = -20.0
+"""Logit of a token that a text gives no reason to expect: possible, but hardly ever drawn."""
+
+_OPTIONS = (
+    "text",
+    "tokens",
+    "vectors",
+    "file",
+    "function",
+    "vocab_size",
+    "template",
+    "delay_ms",
+    "load_ms",
+    "fault",
+    "fault_at",
+    "facts",
+)
+
+
+class FaultKind(StrEnum):
+    """What goes wrong when the time has come."""
+
+    RAISE = "raise"
+    """A BackendError, as a backend should."""
+    BUG = "bug"
+    """Some other exception, as no backend should."""
+    HANG = "hang"
+    """Nothing, for ever."""
+    CRASH = "crash"
+    """The whole process ends at once, without a word (exit code 70)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``kind`` strikes in pass number ``at``, counted from 1; 0 is while opening."""
+
+    kind: FaultKind
+    at: int
+
+    def strike(self, count: int) -> None:
+        """Do it, if ``count`` is the time."""
+        if count != self.at:
+            return
+        match self.kind:
+            case FaultKind.RAISE:
+                raise BackendError(f"scripted fault in pass {count}")
+            case FaultKind.BUG:
+                raise ZeroDivisionError(f"scripted bug in pass {count}")
+            case FaultKind.CRASH:
+                os._exit(70)
+            case FaultKind.HANG:
+                while True:
+                    time.sleep(3600)
+
+
+class ScriptedBackend:
+    """Logits by ``logits_of(ids read so far)`` over a given list of tokens.
+
+    Text becomes the longest tokens that fit, from the left. ``<end>``, where it is a token, stops
+    a run. Rows of the logits beyond the tokens are unused ids, as in a padded vocabulary.
+    """
+
+    def __init__(
+        self,
+        logits_of: LogitsOf,
+        tokens: Iterable[str | bytes | Token],
+        *,
+        vocab_size: int | None = None,
+        template: tuple[str, str] | None = None,
+        delay_ms: float = 0.0,
+        fault: Fault | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``template`` is what a chat prompt has before and after it.
+
+        ``delay_ms`` is slept in every pass. ``facts`` replaces fields of the ModelFacts, so that a
+        test may see any model it likes.
+        """
+        self._logits_of = logits_of
+        self._tokens = [_token(token_id, one) for token_id, one in enumerate(tokens)]
+        self._known = len(self._tokens)
+        for token_id in range(self._known, vocab_size or 0):
+            self._tokens.append(Token(token_id, b"", TokenKind.UNUSED))
+        self._by_bytes = {
+            token.bytes: token.id for token in reversed(self._tokens) if token.bytes != b""
+        }
+        self._longest = max(map(len, self._by_bytes), default=0)
+        self._template = template
+        self._delay_ms = delay_ms
+        self._fault = fault
+        self._passes = 0
+        self._ids: list[int] = []
+        self._facts = replace(self._own_facts(), **(facts or {}))
+
+    def _own_facts(self) -> ModelFacts:
+        size, end = len(self._tokens), self._by_bytes.get(END.encode())
+        return ModelFacts(
+            name="scripted",
+            identity=f"scripted:{size}",
+            architecture="none: logits by a script",
+            device="none",
+            device_name="no model runs",
+            dtype="float32",
+            dtype_reason="float32: logits are given in it",
+            dtype_trials=(),
+            backend="scripted",
+            vocab_size=size,
+            tokenizer_size=self._known,
+            layers=0,
+            query_heads=0,
+            kv_heads=0,
+            head_dim=0,
+            hidden_size=0,
+            context_length=None,
+            parameters=0,
+            weight_bytes=0,
+            kv_bytes_per_token_expected=None,
+            kv_note="scripted: positions are counted, no tensors exist",
+            cache_kind="scripted",
+            can_rewind=True,
+            stop_ids={} if end is None else {end: "script"},
+            has_chat_template=self._template is not None,
+        )
+
+    # --- ready-made scripts -------------------------------------------------------------------
+
+    @classmethod
+    def uniform(
+        cls, tokens: Iterable[str | bytes | Token] = "abcdefgh", **more: Any
+    ) -> ScriptedBackend:
+        """Every token as likely as any other, always: ``1 / n``, entropy ``log n``."""
+        listed = list(tokens)
+        size = max(len(listed), more.get("vocab_size") or 0)
+        return cls(lambda ids: np.zeros(size), listed, **more)
+
+    @classmethod
+    def from_vectors(
+        cls,
+        vectors: Sequence[Sequence[float]],
+        tokens: Iterable[str | bytes | Token] | None = None,
+        **more: Any,
+    ) -> ScriptedBackend:
+        """Vector ``i`` after ``i + 1`` ids; the last one from there on.
+
+        Tokens default to the letters ``a``, ``b``, ... so that a prompt ``"a"`` is one id and the
+        first vector is what its first step draws from.
+        """
+        table = np.array(vectors, dtype=np.float32)
+        if table.ndim != 2 or table.size == 0:
+            raise BackendError("a script's vectors must be a list of logit vectors of one length")
+        width = table.shape[1]
+        listed = list(tokens) if tokens is not None else _letters(width)
+        more.setdefault("vocab_size", width)
+        return cls(lambda ids: table[min(len(ids), len(table)) - 1], listed, **more)
+
+    @classmethod
+    def from_text(
+        cls,
+        text: str = "the cat sat on the mat",
+        tokens: Iterable[str | bytes | Token] | None = None,
+        **more: Any,
+    ) -> ScriptedBackend:
+        """After each word of ``text`` come the words that follow it there, as often as there.
+
+        In ``the cat sat on the mat`` the word ``the`` is followed by `` cat`` and `` mat``, one
+        half each, and ``mat`` by ``<end>``. A token that the text does not go on from is followed
+        by its words as often as they occur. The vocabulary is the text's words (with the space
+        before them), the 256 bytes, so that any prompt can be read, and ``<end>``; or ``tokens``.
+        """
+        words = re.findall(r"\s*\S+", text)
+        if not words:
+            raise BackendError("a script's text must hold at least one word")
+        listed = list(tokens) if tokens is not None else _words_and_bytes(words)
+        reader = cls(lambda ids: (), listed, **more)
+        # A word is followed alike wherever it stands, so the first one counts with its space too.
+        ids = [token_id for word in words for token_id in reader.ids_of(word)]
+        end = reader._by_bytes.get(END.encode())
+        script = ids if end is None else [*ids, end]
+        follows: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
+        for before, after in pairwise(script):
+            follows[reader.token(before).bytes.strip()][after] += 1
+        anything = Counter(ids)
+
+        def logits_of(read: Sequence[int]) -> FloatArray:
+            counts = follows.get(reader.token(read[-1]).bytes.strip(), anything)
+            logits = np.full(reader.facts.vocab_size, UNSEEN, dtype=np.float32)
+            logits[list(counts)] = np.log(list(counts.values()))
+            return logits
+
+        reader._logits_of = logits_of
+        return reader
+
+    @classmethod
+    def from_file(cls, path: str | Path, **more: Any) -> ScriptedBackend:
+        """A JSON object ``{"vectors": [[...], ...], "tokens": [...], ...}``, or with ``text``.
+
+        Its fields are this module's options; ``more`` goes before them. Raises BackendError.
+        """
+        try:
+            read = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BackendError(f"{path} is not a script: {error}") from error
+        if not isinstance(read, dict):
+            raise BackendError(f"{path} is not a script: it must hold a JSON object")
+        return _from_options({**read, **more})
+
+    # --- tokens -------------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self._facts
+
+    def ids_of(self, text: str) -> list[int]:
+        """The longest tokens that make up ``text``, from the left. Raises BackendError."""
+        data, ids, at = text.encode("utf-8", "replace"), [], 0
+        while at < len(data):
+            longest = min(self._longest, len(data) - at)
+            for length in range(longest, 0, -1):
+                token_id = self._by_bytes.get(data[at : at + length])
+                if token_id is not None:
+                    break
+            else:
+                raise BackendError(f"no token of this vocabulary begins {data[at : at + 12]!r}")
+            ids.append(token_id)
+            at += length
+        return ids
+
+    def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
+        """Ids of ``text``; with ``chat``, between the two halves of the template."""
+        if not (chat and self._template):
+            note = ("this script has no chat template: the prompt is read as it is",)
+            ids = self.ids_of(text)
+            return Encoded(tuple(ids), (Origin.USER,) * len(ids), note if chat else ())
+        before, after = (self.ids_of(part) for part in self._template)
+        parts = (
+            (before, Origin.TEMPLATE),
+            (self.ids_of(system or ""), Origin.USER),
+            (self.ids_of(text), Origin.USER),
+            (after, Origin.TEMPLATE),
+        )
+        return Encoded(
+            tuple(token_id for ids, _ in parts for token_id in ids),
+            tuple(origin for ids, origin in parts for _ in ids),
+        )
+
+    def token(self, token_id: int) -> Token:
+        """The token of any id below ``facts.vocab_size``. Raises IndexError for others."""
+        if not 0 <= token_id < len(self._tokens):
+            raise IndexError(f"token id {token_id} is outside 0..{len(self._tokens) - 1}")
+        return self._tokens[token_id]
+
+    def vocabulary(self) -> Vocabulary:
+        """Every token."""
+        return Vocabulary.pack(self._tokens)
+
+    # --- passes -------------------------------------------------------------------------------
+
+    def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
+        """Read ``ids`` (at least one) after what is there. There are no layers to time."""
+        return self._read(ids)
+
+    def decode(self, token_id: int) -> ForwardPass:
+        """Read one id after what is there."""
+        return self._read((token_id,))
+
+    def _read(self, ids: Sequence[int]) -> ForwardPass:
+        start = now_ms()
+        self._passes += 1
+        if self._fault:
+            self._fault.strike(self._passes)
+        if not ids:
+            raise BackendError("there is nothing to read: a pass needs at least one token")
+        outside = [token_id for token_id in ids if not 0 <= token_id < len(self._tokens)]
+        if outside:
+            raise BackendError(f"token id {outside[0]} is outside 0..{len(self._tokens) - 1}")
+        if self._delay_ms:
+            time.sleep(self._delay_ms / 1000)
+        read = [*self._ids, *(int(token_id) for token_id in ids)]
+        logits = np.array(self._logits_of(read), dtype=np.float32)
+        if logits.shape != (len(self._tokens),):
+            raise BackendError(
+                f"the script gave logits of shape {logits.shape} for {len(self._tokens)} tokens"
+            )
+        self._ids = read
+        return ForwardPass(
+            logits, now_ms() - start, warmup=False, layers_note="a script has no layers"
+        )
+
+    def rollback(self, count: int) -> None:
+        """Forget the last ``count`` positions. BackendError for more than there are."""
+        if not 0 <= count <= len(self._ids):
+            raise BackendError(f"cannot take back {count} of {len(self._ids)} positions")
+        del self._ids[len(self._ids) - count :]
+
+    @property
+    def length(self) -> int:
+        return len(self._ids)
+
+    def kv(self) -> tuple[int, int | None]:
+        """(positions counted, None): there are no tensors."""
+        return len(self._ids), None
+
+    def close(self) -> None:
+        """Nothing to free."""
+        self._ids = []
+
+
+def _token(token_id: int, given: str | bytes | Token) -> Token:
+    if isinstance(given, Token):
+        return replace(given, id=token_id)
+    data = given.encode() if isinstance(given, str) else given
+    if data == END.encode():
+        return Token(token_id, data, TokenKind.SPECIAL)
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return Token(token_id, data, TokenKind.BYTE)
+    return Token(token_id, data)
+
+
+def _letters(count: int) -> list[str]:
+    """``a`` to ``z``, then the code points from U+0100 on."""
+    return [chr(ord("a") + n) if n < 26 else chr(0x100 + n) for n in range(count)]
+
+
+def _words_and_bytes(words: Sequence[str]) -> list[str | bytes]:
+    """The distinct words, the bytes that are not words already, and the end."""
+    distinct: dict[bytes, None] = dict.fromkeys(word.encode() for word in words)
+    distinct.update(dict.fromkeys(bytes([byte]) for byte in range(256)))
+    return [*distinct, END]
+
+
+def open_backend(
+    options: Mapping[str, Any], progress: Callable[[str, float | None, str], None]
+) -> ScriptedBackend:
+    """Open a script from plain values. Raises BackendError.
+
+    One of ``text``, ``vectors``, ``file`` (JSON) or ``function`` ("module:name" of a LogitsOf, with
+    ``tokens``) says what comes next; with none of them every token is as likely as any other.
+    ``tokens``, ``vocab_size``, ``template`` (two strings), ``delay_ms`` and ``facts`` are the
+    backend's own. ``load_ms`` is how long opening takes. ``fault`` (raise, bug, hang, crash)
+    strikes in pass ``fault_at`` (1 is the first, 0 is while opening).
+    """
+    steps = 5
+    for step in range(steps):
+        progress("load", step / steps, "a script")
+        time.sleep(float(options.get("load_ms") or 0.0) / 1000 / steps)
+    backend = _from_options(options)
+    if backend._fault:
+        backend._fault.strike(0)
+    progress("load", 1.0, "a script")
+    return backend
+
+
+def _from_options(options: Mapping[str, Any]) -> ScriptedBackend:
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown:
+        raise BackendError(f"unknown option {unknown[0]!r}; known: {', '.join(_OPTIONS)}")
+    given = {name: value for name, value in options.items() if value is not None}
+    if path := given.pop("file", None):
+        return ScriptedBackend.from_file(path, **given)
+    given.pop("load_ms", None)
+    if kind := given.pop("fault", None):
+        if kind not in tuple(FaultKind):
+            raise BackendError(f"unknown fault {kind!r}; known: {', '.join(FaultKind)}")
+        given["fault"] = Fault(FaultKind(kind), int(given.pop("fault_at", 1)))
+    if "template" in given:
+        before, after = given["template"]
+        given["template"] = (before, after)
+    if "text" in given:
+        return ScriptedBackend.from_text(given.pop("text"), **given)
+    if "vectors" in given:
+        return ScriptedBackend.from_vectors(given.pop("vectors"), **given)
+    if "function" in given:
+        module, _, name = given.pop("function").partition(":")
+        return ScriptedBackend(getattr(import_module(module), name), **given)
+    return ScriptedBackend.uniform(**given)

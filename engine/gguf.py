@@ -1,0 +1,316 @@
+"""GGUF files: what the header says, and turning one into a folder that transformers reads.
+
+The header is read here, in milliseconds and with every length checked, rather than by
+the gguf package's reader, which takes seconds for a large vocabulary.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from engine.causal import ModelError, check_loaded, first_line, inspect_config
+from engine.prepared import Progress
+
+_SCALARS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
+_STRING, _ARRAY = 8, 9
+_ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+_LONGEST = 64 << 20  # bytes of one string; a chat template is a few thousand
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a GGUF file says of itself.
+
+    `quantisation` is the file's own type ("Q4_K_M") or else that of most weights;
+    `elements` counts the numbers in all tensors; `types` the tensors of each type.
+    `tokenizer` is its kind ("gpt2" for byte-level BPE, "llama" for SentencePiece), and
+    `special` its special tokens' ids by role: bos, eos, unk, pad.
+    """
+
+    architecture: str
+    name: str
+    quantisation: str
+    elements: int
+    types: dict[str, int]
+    tokenizer: str
+    special: dict[str, int]
+
+
+class _Reader:
+    """Little-endian values off a file, every length checked against its size."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._left = size
+
+    def take(self, count: int) -> bytes:
+        if count > self._left:
+            raise ValueError("it ends early")
+        self._left -= count
+        data = self._file.read(count)
+        if len(data) != count:
+            raise ValueError("it ends early")
+        return data
+
+    def skip(self, count: int) -> None:
+        if count > self._left:
+            raise ValueError("it ends early")
+        self._left -= count
+        self._file.seek(count, 1)
+
+    def number(self, code: str) -> Any:
+        (value,) = struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))
+        return value
+
+    def text(self) -> str:
+        length = self.number("Q")
+        if length > _LONGEST:
+            raise ValueError(f"a string of {length} bytes")
+        return self.take(length).decode("utf-8", "replace")
+
+    def value(self, kind: int) -> Any:
+        """A scalar or a string; an array is passed over and is None."""
+        if kind in _SCALARS:
+            return self.number(_SCALARS[kind])
+        if kind == _STRING:
+            return self.text()
+        if kind != _ARRAY:
+            raise ValueError(f"a value of unknown type {kind}")
+        inner, count = self.number("I"), self.number("Q")
+        if inner in _SCALARS:
+            self.skip(count * struct.calcsize("<" + _SCALARS[inner]))
+        else:
+            for _ in range(count):
+                if inner == _STRING:
+                    self.skip(self.number("Q"))
+                else:
+                    self.value(inner)
+        return None
+
+
+def read_header(path: Path) -> Header:
+    """The header of a GGUF file.
+
+    Raises ModelError if it is none, is damaged or cut short, or holds tensors of a type
+    that cannot be dequantised (named in the message).
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            return _header(_Reader(file, size), file, path, size)
+    except (ValueError, OverflowError, RecursionError, struct.error) as error:
+        raise ModelError(f"{path} is not a whole GGUF file ({error}): download it again") from error
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _header(reader: _Reader, file: BinaryIO, path: Path, size: int) -> Header:
+    if reader.take(4) != b"GGUF":
+        raise ValueError("it does not begin with GGUF")
+    version = reader.number("I")
+    if version not in (2, 3):
+        raise ValueError(f"version {version}")
+    tensors, pairs = reader.number("Q"), reader.number("Q")
+    facts: dict[str, Any] = {}
+    for _ in range(pairs):
+        key = reader.text()
+        facts[key] = reader.value(reader.number("I"))
+    infos: list[tuple[tuple[int, ...], int, int]] = []
+    for _ in range(tensors):
+        reader.text()
+        shape = tuple(reader.number("Q") for _ in range(reader.number("I")))
+        infos.append((shape, reader.number("I"), reader.number("Q")))
+    alignment = int(facts.get("general.alignment") or 32)
+    data_start = -(-file.tell() // alignment) * alignment
+    return _summary(path, facts, infos, size - data_start)
+
+
+def _summary(
+    path: Path, facts: dict[str, Any], infos: list[tuple[tuple[int, ...], int, int]], room: int
+) -> Header:
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, LlamaFileType
+
+    elements: Counter[str] = Counter()
+    count: Counter[str] = Counter()
+    for shape, kind, offset in infos:
+        try:
+            known = GGMLQuantizationType(kind)
+        except ValueError:
+            raise _unsupported(path, f"number {kind}") from None
+        numbers = math.prod(shape)
+        block, block_bytes = GGML_QUANT_SIZES[known]
+        if offset + numbers // block * block_bytes > room:
+            raise ValueError("its tensors reach past its end")
+        elements[known.name] += numbers
+        count[known.name] += 1
+    for name in count:
+        if not _can_dequantise(GGMLQuantizationType[name]):
+            raise _unsupported(path, name)
+    try:
+        quantisation = LlamaFileType(facts["general.file_type"]).name.split("_", 1)[1]
+    except (KeyError, ValueError, IndexError):
+        quantisation = max(elements, key=elements.__getitem__, default="F32")
+    return Header(
+        architecture=str(facts.get("general.architecture") or ""),
+        name=str(facts.get("general.name") or path.stem),
+        quantisation=quantisation,
+        elements=sum(elements.values()),
+        types=dict(count),
+        tokenizer=str(facts.get("tokenizer.ggml.model") or ""),
+        special={
+            role: facts[key]
+            for role, word in _ROLES.items()
+            if isinstance(facts.get(key := f"tokenizer.ggml.{word}_token_id"), int)
+        },
+    )
+
+
+def _unsupported(path: Path, kind: str) -> ModelError:
+    return ModelError(
+        f"{path} holds tensors of type {kind}, which cannot be dequantised here: "
+        "use another quantisation of the model (Q4_K_M or Q8_0, say)"
+    )
+
+
+def _can_dequantise(kind: Any) -> bool:
+    import numpy as np
+    from gguf import dequantize
+    from gguf.constants import GGML_QUANT_SIZES
+
+    try:
+        dequantize(np.zeros((1, GGML_QUANT_SIZES[kind][1]), dtype=np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------- conversion
+
+
+def convert(path: Path, folder: Path, progress: Progress) -> None:
+    """Write the model and tokenizer of a GGUF file into `folder`, as float32 safetensors.
+
+    Exact: float32 holds every value that dequantising gives. Raises ModelError for what
+    transformers cannot read or what is not a causal language model.
+    """
+    progress("convert", None, "starting torch")
+    quiet()
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    where = {"gguf_file": path.name, "local_files_only": True}
+    try:
+        progress("convert", None, "reading the header")
+        config = AutoConfig.from_pretrained(path.parent, **where)
+        inspect_config(config, path.name)
+        progress("convert", None, "reading the tokenizer")
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, **where)
+        progress("convert", None, "reading the tensors")
+        with _counted(progress):
+            model, info = AutoModelForCausalLM.from_pretrained(
+                path.parent,
+                config=config,
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **where,
+            )
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"transformers cannot read {path.name}: {first_line(error)}") from error
+    check_loaded(info, path.name)
+    _true_to(read_header(path), tokenizer)
+    # What is written is no longer quantised, and must not say that it is.
+    model.hf_quantizer = None
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    progress("convert", None, "writing")
+    try:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    except OSError:
+        raise
+    except Exception as error:  # safetensors wraps the system's error in its own
+        full = "No space left" in str(error) or "os error 28" in str(error)
+        raise OSError(errno.ENOSPC if full else errno.EIO, first_line(error)) from error
+
+
+def _true_to(header: Header, tokenizer: Any) -> None:
+    """Make a tokenizer say what its file says.
+
+    Releases of transformers differ in what they make of the same file: 5.17 takes the
+    beginning of a turn for the end of a text, and gives byte-level BPE SentencePiece's
+    decoder, which loses the bytes of characters that lie across tokens.
+    """
+    from tokenizers import decoders
+
+    for role, token_id in header.special.items():
+        token = tokenizer.convert_ids_to_tokens(token_id)
+        if token is not None:
+            setattr(tokenizer, f"{role}_token", token)
+    if header.tokenizer == "gpt2":
+        tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.clean_up_tokenization_spaces = False
+
+
+@contextmanager
+def _counted(progress: Progress) -> Iterator[None]:
+    """Send transformers' progress bar over a GGUF file's tensors to `progress`."""
+    import transformers.modeling_gguf_pytorch_utils as reading
+
+    def counted(tensors: Iterable[Any], **_: Any) -> Iterator[Any]:
+        listed = list(tensors)
+        for done, tensor in enumerate(listed):
+            detail = f"tensor {done + 1} of {len(listed)}"
+            progress("convert", done / len(listed), detail)
+            yield tensor
+
+    # It calls tqdm by its global name, and offers no other way to be told.
+    bar = reading.tqdm
+    reading.tqdm = counted
+    try:
+        yield
+    finally:
+        reading.tqdm = bar
+
+
+def quiet() -> None:
+    """Send what transformers and the hub's client have to say to logging, and no bars.
+
+    The root logger decides what becomes of it. With no handler there it is dropped:
+    the screen belongs to somebody else.
+    """
+    from transformers.utils import logging as theirs
+
+    theirs.disable_progress_bar()  # the hub's client's too
+    logging.captureWarnings(True)
+    for name in ("transformers", "huggingface_hub", "accelerate", "torch"):
+        logger = logging.getLogger(name)
+        for handler in list(logger.handlers):
+            if type(handler) is logging.StreamHandler:  # theirs, to standard error
+                logger.removeHandler(handler)
+        logger.propagate = True
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())

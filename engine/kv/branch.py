@@ -1,0 +1,67 @@
+"""What a branch over the pool is, and what a pass over it asks of the tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.kv.prefix import Key
+
+DROPPED = -1
+"""A table's entry for a block that fell out of a sliding window and was given back."""
+
+
+class OutOfBlocks(RuntimeError):
+    """What is held leaves no room in the pool; one line says how much there is and what to do."""
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """One sequence of tokens and where its K and V lie. Only ``Pool`` changes it.
+
+    ``tables[g][i]`` is the block that holds positions ``i * size`` and on for group ``g``. While a
+    pass runs, the tables cover its positions already and ``ids`` do not.
+    """
+
+    number: int
+    ids: list[int]
+    keys: list[Key]
+    tables: list[list[int]]
+    held: bool = True
+    used: int = 0
+    pending: int = 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy-on-write: the first ``count`` positions of ``source`` must be copied to ``target``."""
+
+    group: int
+    source: int
+    target: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Where the positions ``start .. start + count`` of a pass are to be written.
+
+    ``slots[g]`` are the physical positions in group ``g``; ``copies`` must be made before.
+    """
+
+    start: int
+    count: int
+    slots: tuple[list[int], ...]
+    copies: tuple[Copy, ...]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened to the pool since it was made."""
+
+    forks: int = 0
+    copied_blocks: int = 0
+    evicted_branches: int = 0
+    evicted_blocks: int = 0

@@ -1,0 +1,336 @@
+"""A transformers cache whose K and V live in a pool of blocks, for one sequence at a time.
+
+The model writes and reads it like any other cache; what it calls the sequence is the current
+branch. ``start`` and ``seek`` choose the branch, ``reading`` brackets one pass over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+from engine.kv import lookup
+from engine.kv.blocks import Blocks
+from engine.kv.branch import Branch, Copy
+from engine.kv.budget import blocks_within
+from engine.kv.layout import Layout
+from engine.kv.pool import Pool
+from engine.kv.prefix import PrefixReport, root_key
+from engine.kv.quant import Int8Store
+from engine.kv.scratch import Scratch
+from engine.kv.state import PoolState, pool_state
+from engine.kv.store import Pair, Place, PlainStore, Store
+
+BLOCK_SIZE = 16
+
+
+class PoolMemoryError(RuntimeError):
+    """The machine has no room for the pool asked for; one line says how large it was."""
+
+
+class PooledLayer(CacheLayerMixin):
+    """One layer's share of the pool, with the methods that models and masks call."""
+
+    is_compileable = False
+    is_croppable = False
+
+    def __init__(self, store: Store, window: int | None) -> None:
+        super().__init__()
+        self.store = store
+        self.is_sliding = window is not None
+        self.sliding_window = window
+        self.is_initialized = True
+        self.place: Place | None = None
+        self.seen = 0
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> Pair:
+        """Write the pass's K and V and return all that it may see, (1, kv_heads, n, size)."""
+        place = self.place
+        if place is None:
+            raise RuntimeError("the pool can be read and written inside `reading` only")
+        self.seen = place.start + place.count
+        self.store.write(place.slots, key_states, value_states)
+        return self.store.read(place)
+
+    def get_seq_length(self) -> int:
+        """Positions that the layer has seen."""
+        return self.seen
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """(positions that ``update`` will return, logical position of the first)."""
+        offset = 0 if self.place is None else self.place.offset
+        return self.seen + query_length - offset, offset
+
+    def get_max_length(self) -> int:
+        """Positions that the layer can see; -1 for all."""
+        return self.sliding_window or -1
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Nothing to do: the pool was made before the first pass."""
+
+    def offload(self) -> None:
+        """The pool never moves."""
+
+    prefetch = offload
+
+
+class KeylessLayer(PooledLayer):
+    """A layer that reads what another one has written."""
+
+    def __init__(self) -> None:
+        CacheLayerMixin.__init__(self)
+        self.is_sliding = False
+        self.sliding_window = None
+        self.is_initialized = True
+        self.place = None
+        self.seen = 0
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> Pair:
+        raise NotImplementedError("this layer keeps no K and V of its own")
+
+
+class PooledCache(Cache):
+    """All layers of one model over one pool."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        budget: int,
+        identity: str = "",
+        block_size: int = BLOCK_SIZE,
+        quantized: bool = False,
+        wide: bool = False,
+        window_keep: int | None = None,
+        context: int | None = None,
+    ) -> None:
+        """Reserve the tensors, once and for all, within ``budget`` bytes.
+
+        ``identity`` names the model in the blocks' keys. ``quantized`` keeps K and V in 8 bits;
+        with ``wide`` they are then read as float32, for an attention that takes them so
+        (``engine.kv.attention``). ``window_keep``: see ``Pool``. Raises PoolMemoryError.
+        """
+        self.layout = layout
+        self.quantized = quantized
+        self._context = context
+        windows = layout.windows
+        self._block_bytes = tuple(
+            block_size * layout.position_bytes(window, quantized=quantized) for window in windows
+        )
+        counts = blocks_within(
+            budget, self._block_bytes, windows, block_size=block_size, window_keep=window_keep
+        )
+        dtypes = sorted({str(layer.dtype) for layer in layout.layers if layer})
+        self.pool = Pool(
+            groups=tuple(Blocks(count) for count in counts),
+            windows=windows,
+            block_size=block_size,
+            root=root_key(identity, *dtypes, f"int8={quantized}", str(block_size)),
+            window_keep=window_keep,
+        )
+        # A layer that others read from must not have its tensor overwritten by the next one.
+        self._scratch = Scratch(keep=not layout.shared)
+        layers: list[PooledLayer] = []
+        try:
+            for shape in layout.layers:
+                if shape is None:
+                    layers.append(KeylessLayer())
+                    continue
+                positions = counts[windows.index(shape.window)] * block_size
+                store: Store
+                if quantized:
+                    dtype = torch.float32 if wide else shape.dtype
+                    store = Int8Store(shape, positions, self._scratch, dtype)
+                else:
+                    store = PlainStore(shape, positions, self._scratch)
+                layers.append(PooledLayer(store, shape.window))
+        except (RuntimeError, MemoryError) as error:
+            raise PoolMemoryError(
+                f"there is no room for a KV pool of {budget / 2**20:,.0f} MiB: "
+                "give a smaller KV budget"
+            ) from error
+        super().__init__(layers=layers)
+        self._groups = tuple(layout.members(window) for window in windows)
+        self._device = next(shape.device for shape in layout.layers if shape)
+        self.current = self.pool.open()
+
+    # --- choosing the branch ----------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        """Positions of the current branch."""
+        return len(self.current)
+
+    def start(self, ids: Sequence[int]) -> PrefixReport:
+        """Begin a new prompt: the current branch now holds its longest known run of blocks.
+
+        The report says how many of ``ids`` that is, always short of the last one, and why not
+        more. The branch before stays, and may be evicted.
+        """
+        branch, report = lookup.start(self.pool, ids)
+        self._switch(branch)
+        return report
+
+    def seek(self, ids: Sequence[int]) -> int:
+        """Go to where ``ids``, short of the last one, have been read to; how many that is.
+
+        Computes nothing and copies nothing. The branch before stays, and may be evicted.
+        """
+        self._switch(lookup.seek(self.pool, ids, self.current))
+        return self.length
+
+    def fork(self, at: int) -> Branch:
+        """Go to a new branch that shares the first ``at`` positions; returns the one left."""
+        left = self.current
+        self._switch(self.pool.fork(left, at))
+        return left
+
+    def truncate(self, length: int) -> None:
+        """Forget the current branch's positions from ``length`` on. Raises ValueError."""
+        self.pool.truncate(self.current, length)
+        self._settle()
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """transformers' word for it: take the last ``-tokens_to_remove`` positions away."""
+        if tokens_to_remove > 0:
+            raise ValueError("crop takes the negative number of positions to remove")
+        if tokens_to_remove:
+            self.truncate(max(0, self.length + tokens_to_remove))
+
+    def clear(self) -> None:
+        """Forget every branch; the tensors stay."""
+        for branch in list(self.pool.branches.values()):
+            self.pool.close(branch)
+        self.current = self.pool.open()
+        self._settle()
+
+    def _switch(self, branch: Branch) -> None:
+        if branch is not self.current:
+            if self.current.number in self.pool.branches:
+                self.pool.release(self.current)
+            self.current = branch
+        self._settle()
+
+    def _settle(self) -> None:
+        """Outside a pass: every layer has seen what the current branch holds."""
+        for layer in self.layers:
+            layer.place = None
+            layer.seen = self.length
+
+    # --- one pass ---------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self, ids: Sequence[int]) -> Iterator[torch.Tensor]:
+        """One pass of the model over ``ids`` behind the current branch.
+
+        Yields their position ids, (1, n). If the pass fails the branch is as it was before.
+        Raises OutOfBlocks when there is no room, RuntimeError when a layer wrote nothing.
+        """
+        branch = self.current
+        extension = self.pool.extend(branch, len(ids))
+        start, end = extension.start, extension.start + extension.count
+        try:
+            self._copy(extension.copies)
+            for number, members in enumerate(self._groups):
+                first = self.pool.first_seen(number, start)
+                place = Place(
+                    slots=torch.tensor(extension.slots[number], device=self._device),
+                    runs=self.pool.runs(branch, number, first, end),
+                    start=start,
+                    count=extension.count,
+                    offset=first,
+                )
+                for index in members:
+                    self.layers[index].place = place
+            yield torch.arange(start, end, device=self._device).unsqueeze(0)
+            self._check_written(end)
+        except BaseException:
+            self.pool.abandon(branch)
+            raise
+        else:
+            self.pool.commit(branch, ids)
+        finally:
+            self._settle()
+
+    def _copy(self, copies: Sequence[Copy]) -> None:
+        size = self.pool.block_size
+        for copy in copies:
+            for index in self._groups[copy.group]:
+                store = self.layers[index].store
+                store.copy(copy.source * size, copy.target * size, copy.count)
+
+    def _check_written(self, end: int) -> None:
+        for members in self._groups:
+            for index in members:
+                if self.layers[index].seen != end:
+                    raise RuntimeError(f"layer {index} of the model did not use the cache")
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Pair:
+        """Write and read one layer; see ``PooledLayer.update``."""
+        result: Pair = self.layers[layer_idx].update(key_states, value_states)
+        return result
+
+    # --- what there is ----------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pool's tensors, all of them."""
+        return sum(
+            tensor.numel() * tensor.element_size()
+            for members in self._groups
+            for index in members
+            for tensor in self.layers[index].store.tensors()
+        )
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the buffers that scattered or 8-bit K and V are read into."""
+        return self._scratch.nbytes
+
+    @property
+    def branch_bytes(self) -> int:
+        """Bytes of the current branch's positions, shared ones included."""
+        size = self.pool.block_size
+        return sum(
+            sum(count for _, count in self._held(number)) * self._block_bytes[number] // size
+            for number in range(len(self._groups))
+        )
+
+    @property
+    def stored(self) -> int:
+        """Positions held, of the group of layers that holds most."""
+        return max(
+            sum(count for _, count in self._held(number)) for number in range(len(self._groups))
+        )
+
+    def _held(self, number: int) -> list[tuple[int, int]]:
+        return self.pool.runs(
+            self.current, number, self.pool.first_held(self.current, number), self.length
+        )
+
+    def state(self) -> PoolState:
+        """The pool as a record for the screen."""
+        return pool_state(
+            self.pool,
+            self.current,
+            layers=self._groups,
+            block_bytes=self._block_bytes,
+            quantized=self.quantized,
+            context=self._context,
+        )

@@ -1,0 +1,369 @@
+"""Which model to load, and whether it may be trusted to be a causal language model.
+
+`resolve` turns what the user named into a folder on this machine (fetching and
+converting it at most once), `load` turns that folder into a model and a tokenizer.
+Whatever goes wrong on the way is a `ModelError` of one line. torch and transformers
+are imported only once they are needed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import gguf
+from engine.causal import ModelError, check_causal, check_loaded, first_line, inspect_config
+from engine.fetch import (
+    DEFAULT,
+    bundled_folder,
+    bundled_is_ready,
+    conversion_facts,
+    gguf_folder_name,
+    has_pip,
+)
+from engine.hub import NotFound, hub_folder
+from engine.prepared import Progress, cache_dir, gigabytes, known_sha256, prepare, provenance
+from engine.text import quote, visible
+from engine.weights import (
+    available_memory,
+    has_tokenizer,
+    sampled_sha256,
+    stored_weights,
+    weights_bytes,
+)
+
+__all__ = [
+    "DEFAULT",
+    "DTYPES",
+    "ModelError",
+    "Progress",
+    "ResolvedModel",
+    "cache_dir",
+    "check_causal",
+    "check_loaded",
+    "dtype_note",
+    "inspect_config",
+    "load",
+    "loaded_dtype",
+    "resolve",
+]
+
+log = logging.getLogger(__name__)
+
+DTYPES = ("auto", "float32", "float16", "bfloat16")
+"""What `load` takes for a dtype; auto is the one the weights are stored in."""
+
+
+@dataclass(frozen=True)
+class ResolvedModel:
+    """A model that lies on this machine, ready to be loaded without a network.
+
+    `identity` says in a session file which weights they were: `gguf-sha256:` the whole
+    GGUF file they came from; `hub:` id@commit; `sampled-sha256:` a hash of the folder's
+    config, tokenizer, sizes and of samples of its weights (the same for a copy; other
+    weights differ unless they differ in unsampled bytes alone).
+    """
+
+    path: Path
+    label: str
+    identity: str
+    notes: tuple[str, ...] = ()
+    gguf_file: str | None = None
+    """The name of the GGUF file that the folder was made from."""
+
+
+def _silent(phase: str, fraction: float | None, detail: str) -> None:
+    pass
+
+
+def resolve(
+    spec: str | None, progress: Progress = _silent, *, offline: bool = False
+) -> ResolvedModel:
+    """The model that `spec` names: None (the default model), a folder, a .gguf file or a
+    hub id, looked for in this order.
+
+    Nothing that lies here makes a network call. `offline` (or HF_HUB_OFFLINE in the
+    environment) makes no network call at all. Raises ModelError.
+    """
+    offline = offline or _offline_by_environment()
+    if spec is None:
+        return _default(progress, offline)
+    if not spec.strip():
+        raise ModelError("the model's name is empty: give a folder, a .gguf file or a hub id")
+    try:
+        path = Path(spec).expanduser()
+        if path.is_dir():
+            return _folder(path, progress, offline)
+        if path.is_file():
+            return _gguf_file(path, progress, offline)
+    except (OSError, RuntimeError, ValueError) as error:  # no such home, a NUL, no permission
+        raise ModelError(f"{quote(spec)} cannot be opened: {first_line(error)}") from error
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", spec) or spec.endswith(".gguf"):
+        raise ModelError(f"there is no folder or file {quote(spec)}{_near(path)}")
+    return _hub(spec, path, progress, offline)
+
+
+def _offline_by_environment() -> bool:
+    asked = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    return any(value.strip().upper() in ("1", "ON", "YES", "TRUE") for value in asked)
+
+
+def _default(progress: Progress, offline: bool) -> ResolvedModel:
+    if not has_pip() and not bundled_is_ready(DEFAULT):
+        found = _hub(DEFAULT.hub_id, None, progress, offline)
+        note = "pip is not in this environment, so the default model came from the hub"
+        return ResolvedModel(found.path, DEFAULT.label, found.identity, (*found.notes, note))
+    folder = bundled_folder(DEFAULT, progress, offline=offline)
+    return _converted(folder, DEFAULT.label, offline)
+
+
+def _converted(folder: Path, label: str, offline: bool) -> ResolvedModel:
+    facts = provenance(folder) or {}
+    return ResolvedModel(
+        path=folder,
+        label=label,
+        identity=f"gguf-sha256:{facts.get('gguf_sha256')}",
+        notes=(f"dequantised from {facts.get('quantisation')}", *_offline_note(offline)),
+        gguf_file=str(facts.get("gguf_file")),
+    )
+
+
+def _offline_note(offline: bool) -> tuple[str, ...]:
+    return ("offline: nothing was looked up on the network",) if offline else ()
+
+
+def _gguf_file(path: Path, progress: Progress, offline: bool) -> ResolvedModel:
+    if path.suffix in (".safetensors", ".bin", ".json"):
+        raise ModelError(f"{path} is one file of a model: give the folder {path.parent}")
+    header = gguf.read_header(path)
+    digest = known_sha256(path.resolve(), progress)
+
+    def build(work: Path, folder: Path) -> dict[str, Any]:
+        _check_memory(f"converting {path.name} to float32", header.elements * 4)
+        gguf.convert(path, folder, progress)
+        return conversion_facts(path.name, digest, header.quantisation)
+
+    # a little over the weights: the tokenizer, and what a file system rounds up
+    needs = header.elements * 4 + 50_000_000
+    folder = prepare(gguf_folder_name(path.stem, digest), build, progress, needs=needs)
+    return _converted(folder, visible(path.stem), offline)
+
+
+def _folder(path: Path, progress: Progress, offline: bool) -> ResolvedModel:
+    progress("check", None, path.name)
+    config = _read_config(path / "config.json")
+    inspect_config(config, path.name)
+    files = stored_weights(path)
+    _require_tokenizer(path)
+    notes = [*_offline_note(offline)]
+    if made := (provenance(path) or {}).get("quantisation"):
+        notes.insert(0, visible(f"dequantised from {made}"))
+    return ResolvedModel(
+        path=path,
+        label=visible(path.resolve().name),
+        identity=f"sampled-sha256:{sampled_sha256(path, files)}",
+        notes=(*notes, *_quantised_note(config)),
+    )
+
+
+def _quantised_note(config: Mapping[str, Any]) -> tuple[str, ...]:
+    method = (config.get("quantization_config") or {}).get("quant_method")
+    return (visible(f"quantised ({method})"),) if method else ()
+
+
+# What is looked at of a config.json before transformers reads it.
+_CONFIG_KINDS = {
+    "model_type": str,
+    "architectures": list,
+    "auto_map": dict,
+    "quantization_config": dict,
+}
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    folder = path.parent
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        inside = sorted(found.name for found in folder.glob("*.gguf"))
+        hint = f"give the file {folder / inside[0]}" if inside else "give the folder that has one"
+        raise ModelError(f"{folder} is not a model folder (no config.json): {hint}") from error
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read ({first_line(error)}): fetch it again") from error
+    if not isinstance(config, dict) or not all(
+        isinstance(config.get(key), kind | None) for key, kind in _CONFIG_KINDS.items()
+    ):
+        raise ModelError(f"{path} is not the configuration of a model: fetch it again")
+    return config
+
+
+def _require_tokenizer(folder: Path) -> None:
+    if not has_tokenizer(folder):
+        raise ModelError(
+            f"{folder} has no tokenizer (tokenizer.json or tokenizer.model): copy the one "
+            "that the model was trained with into it"
+        )
+
+
+def _near(path: Path) -> str:
+    """A hint at what a mistyped path may have meant, "" if nothing is like it."""
+    try:
+        names = [p.name for p in path.parent.iterdir() if p.is_dir() or p.suffix == ".gguf"]
+    except OSError:
+        return f" (there is no folder {quote(str(path.parent))} either)"
+    close = difflib.get_close_matches(path.name, names, n=3)
+    return f"; did you mean {' or '.join(str(path.parent / n) for n in close)}?" if close else ""
+
+
+def _hub(repo: str, path: Path | None, progress: Progress, offline: bool) -> ResolvedModel:
+    def accept(config: Path) -> None:
+        inspect_config(_read_config(config), repo)
+
+    try:
+        found = hub_folder(repo, progress, offline=offline, accept=accept)
+    except NotFound as error:
+        raise ModelError(f"{error}{_near(path) if path else ''}") from error
+    stored_weights(found.folder)
+    _require_tokenizer(found.folder)
+    config = _read_config(found.folder / "config.json")
+    identity = f"hub:{repo}@{found.commit}"
+    return ResolvedModel(found.folder, repo, identity, (*found.notes, *_quantised_note(config)))
+
+
+# ------------------------------------------------------------------------ loading
+
+
+def load(
+    resolved: ResolvedModel,
+    dtype: str = "auto",
+    device: str = "cpu",
+    *,
+    trust_remote_code: bool = False,
+    progress: Progress = _silent,
+) -> tuple[Any, Any]:
+    """(model, tokenizer) of a resolved model, in evaluation mode on `device`.
+
+    Checked before its weights are read, after, and by what it does (`engine.causal`).
+    `loaded_dtype` says what it was loaded as. Silent: transformers' bars are off and its
+    warnings go to logging. No network call. Raises ModelError.
+    """
+    if dtype not in DTYPES:
+        raise ModelError(f"unknown dtype {quote(dtype)}: give one of {', '.join(DTYPES)}")
+    label = resolved.label
+    progress("load", None, "starting torch")
+    raw = _read_config(resolved.path / "config.json")
+    own_code = _needs_own_code(raw, label, trust_remote_code)
+    _check_memory(label, weights_bytes(stored_weights(resolved.path), dtype), device)
+    gguf.quiet()
+    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    try:
+        from transformers import AutoConfig, AutoTokenizer
+
+        config = AutoConfig.from_pretrained(resolved.path, **where)
+        inspect_config(config, label, remote_code=own_code)
+        progress("load", None, "tokenizer")
+        tokenizer = AutoTokenizer.from_pretrained(resolved.path, **where)
+        progress("load", None, "weights")
+        model = _load_weights(resolved, config, dtype, device, where)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise _explained(label, error) from error
+    progress("load", 1.0, label)
+    return model, tokenizer
+
+
+def _load_weights(
+    resolved: ResolvedModel, config: Any, dtype: str, device: str, where: dict[str, Any]
+) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model, info = AutoModelForCausalLM.from_pretrained(
+        resolved.path,
+        config=config,
+        dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # so that check_loaded can name them
+        **where,
+    )
+    check_loaded(info, resolved.label)
+    model = model.to(device).eval()
+    try:
+        check_causal(model, resolved.label)
+    except RuntimeError as error:
+        if "not implemented for" not in str(error):
+            raise
+        log.warning("%s: %s; loaded as float32 instead", resolved.label, first_line(error))
+        model = model.float()
+        check_causal(model, resolved.label)
+    return model
+
+
+def _needs_own_code(config: Mapping[str, Any], label: str, trusted: bool) -> bool:
+    """Whether the model runs by code of its repository; raises unless that is allowed."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    kind = config.get("model_type")
+    if kind in CONFIG_MAPPING_NAMES and not (trusted and config.get("auto_map")):
+        return False
+    if not config.get("auto_map"):
+        import transformers
+
+        raise ModelError(
+            f"{label}: model type {quote(str(kind))} is unknown to transformers "
+            f"{transformers.__version__}; upgrade transformers, or give another model"
+        )
+    if not trusted:
+        raise ModelError(
+            f"{label} brings Python code of its own ({quote(str(kind))} is not part of "
+            "transformers): read it, and give --trust-remote-code if you trust it"
+        )
+    return "AutoModelForCausalLM" in config["auto_map"]
+
+
+def _check_memory(label: str, needs: int, device: str = "cpu") -> None:
+    """Raise ModelError if the weights alone are more than the memory that is free."""
+    free = available_memory()
+    if device.startswith("cuda"):
+        import torch
+
+        free = torch.cuda.mem_get_info(device)[0] if torch.cuda.is_available() else None
+    elif device != "cpu":
+        return
+    if free is not None and needs > free:
+        raise ModelError(
+            f"not enough memory for {label}: its weights need {gigabytes(needs)} and "
+            f"{gigabytes(free)} is free; close something, or give a smaller model or --dtype"
+        )
+
+
+def _explained(label: str, error: Exception) -> ModelError:
+    text = first_line(error)
+    if isinstance(error, MemoryError) or re.search("out of memory|allocate memory", str(error)):
+        return ModelError(f"not enough memory for {label}: {text}; give a smaller model or --dtype")
+    if isinstance(error, ImportError):
+        return ModelError(f"{label} needs a package that is not installed: {text}")
+    return ModelError(f"{label} could not be loaded: {text} ({type(error).__name__})")
+
+
+def loaded_dtype(model: Any) -> str:
+    """The dtype of most of a model's parameters, and after a plus any others it has."""
+    count: Counter[str] = Counter()
+    for parameter in model.parameters():
+        count[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+    return " + ".join(name for name, _ in count.most_common()) or "no parameters"
+
+
+def dtype_note(requested: str, model: Any) -> str | None:
+    """A line for the screen where a model is not what was asked for, else None."""
+    got = loaded_dtype(model)
+    return None if requested in ("auto", got) else f"{requested} was asked for, {got} loaded"

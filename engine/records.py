@@ -1,0 +1,420 @@
+"""The immutable records that flow from the engine to everything else.
+
+Whatever a pane, a file or a test knows about a run it knows from these. They hold numpy arrays and
+plain values only, so that a process which never imports torch can read them. Records compare by
+identity (``eq=False``): arrays have no single truth value, and screens compare old with new.
+
+Units: times are milliseconds, sizes are bytes, entropies and log-probabilities are in nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int32]
+FloatArray = NDArray[np.float32]
+DoubleArray = NDArray[np.float64]
+CutArray = NDArray[np.int8]
+
+SURVIVES = -1
+"""Value of ``cut_by`` for a candidate that no stage has cut."""
+CUT_BY_MODEL = -2
+"""Value of ``cut_by`` for a candidate that the model itself gave a logit of minus infinity."""
+
+
+class TokenKind(StrEnum):
+    """What sort of vocabulary entry an id is."""
+
+    NORMAL = "normal"
+    SPECIAL = "special"
+    ADDED = "added"
+    BYTE = "byte"
+    UNUSED = "unused"
+
+
+KINDS = tuple(TokenKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One vocabulary entry: its id and the exact bytes it stands for."""
+
+    id: int
+    bytes: bytes
+    kind: TokenKind = TokenKind.NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value of one dial and where it came from."""
+
+    value: float | int | str | bool | None
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class StageTrace:
+    """What one stage did to the distribution.
+
+    ``survivors`` counts tokens still possible after the stage. ``mass_removed`` is the share of the
+    stage's own (normalised) input that it cut. ``log_z`` is the log-sum-exp of the survivors'
+    logits after the stage, so that a survivor's probability is ``exp(logit_after - log_z)``.
+    """
+
+    name: str
+    label: str
+    params: dict[str, Any]
+    off: bool
+    survivors: int
+    mass_removed: float
+    entropy_before: float
+    entropy: float
+    log_z: float
+
+
+@dataclass(frozen=True, eq=False)
+class TopTable:
+    """The leading candidates of one step, with their fate at every stage.
+
+    Rows are ordered by raw logit (descending, lowest id first among equals); the chosen token is
+    always one of them. ``probs[0]`` is the model's own distribution, ``probs[i]`` the one after
+    stage ``i``; a cut candidate's probability is 0 from the stage that cut it on. ``cut_by`` is the
+    index of that stage, or ``SURVIVES`` / ``CUT_BY_MODEL``.
+    """
+
+    ids: IntArray  # (n,)
+    raw_logits: FloatArray  # (n,)
+    raw_logprobs: DoubleArray  # (n,)
+    probs: DoubleArray  # (stages + 1, n)
+    cut_by: CutArray  # (n,)
+    ranks: IntArray  # (n,) raw rank, 1 is the most likely
+    tokens: tuple[Token, ...]
+
+
+class How(StrEnum):
+    """How a token came to be chosen."""
+
+    SAMPLED = "sampled"
+    GREEDY = "greedy"
+    FORCED = "forced"
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The one random act of a step.
+
+    ``u`` fell in ``[low, high)`` of the survivors' cumulative distribution, laid out from the most
+    to the least likely. ``u`` is None when no randomness was used (greedy, forced).
+    """
+
+    token_id: int
+    how: How
+    u: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepTiming:
+    """Where a step's time went. ``forward + sample + detokenize + other`` is ``total``.
+
+    Averages keep to ``steady`` steps. The others: ``warmup``, the first of its shape; ``reused``,
+    which took logits that were there already and ran no pass; ``reread``, whose branch was not in
+    the cache and had to be read again first.
+    """
+
+    forward_ms: float
+    sample_ms: float
+    detokenize_ms: float
+    other_ms: float
+    total_ms: float
+    warmup: bool = False
+    reused: bool = False
+    reread: bool = False
+
+    @property
+    def steady(self) -> bool:
+        """Whether the step cost what an ordinary decode step costs."""
+        return not (self.warmup or self.reused or self.reread)
+
+
+@dataclass(frozen=True, slots=True)
+class KVState:
+    """The KV cache after a pass, summed from the real tensors.
+
+    ``stored`` counts positions held (per layer the largest), ``seen`` the positions the model has
+    read; they differ in sliding-window layers. ``nbytes`` is None where there is no such cache.
+    ``computed`` is how many positions this pass really read; ``cached`` how many it found there.
+    """
+
+    seen: int
+    stored: int
+    nbytes: int | None
+    computed: int
+    cached: int
+    block_size: int = 16
+
+
+class StopKind(StrEnum):
+    """Why a run ends at a node."""
+
+    STOP_TOKEN = "stop_token"
+    LENGTH = "length"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of a run: its kind, and in words which token or limit it was and who declared it."""
+
+    kind: StopKind
+    detail: str
+
+
+@dataclass(frozen=True, eq=False)
+class StepRecord:
+    """One decode step: the distribution, what the chain did to it, the draw and its cost."""
+
+    node: int
+    parent: int
+    position: int
+    token: Token
+    draw: Draw
+    raw_logprob: float
+    final_prob: float
+    rank: int
+    entropy_raw: float
+    entropy_final: float
+    log_z_raw: float
+    varentropy_raw: float
+    stages: tuple[StageTrace, ...]
+    chain_spec: str
+    seed: int
+    top: TopTable
+    timing: StepTiming
+    kv: KVState
+    stop: Stop | None = None
+
+    @property
+    def surprisal(self) -> float:
+        """``-raw_logprob``: how unexpected the token was to the model, in nats."""
+        return -self.raw_logprob
+
+
+class Origin(StrEnum):
+    """Who put a prompt token there."""
+
+    USER = "prompt"
+    TEMPLATE = "template"
+    TOKENIZER = "tokenizer"
+
+
+@dataclass(frozen=True, eq=False)
+class PromptRecord:
+    """The prompt as the model reads it. The run's root node (0) stands for all of it."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    origins: tuple[Origin, ...]
+    chat: bool
+    tokenize_ms: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(token.id for token in self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    """Time spent in one layer of one pass; ``attention`` and ``mlp`` are parts of ``total``."""
+
+    attention_ms: float | None
+    mlp_ms: float | None
+    total_ms: float
+
+
+@dataclass(frozen=True, eq=False)
+class PrefillChunk:
+    """One pass of the prefill: positions ``start .. start + count`` read in ``ms``.
+
+    ``layers`` is empty when the model's layers could not be found (``layers_note`` says why).
+    """
+
+    start: int
+    count: int
+    ms: float
+    layers: tuple[LayerTime, ...]
+    warmup: bool
+    layers_note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class PrefillRecord:
+    """The reading of the prompt (or of a branch read again). ``cached + computed`` is its length."""
+
+    chunks: tuple[PrefillChunk, ...]
+    cached: int
+    computed: int
+    total_ms: float
+    kv: KVState
+    done: bool
+    reason: str = "prompt"
+    """Why these positions were read: ``prompt``, or what made a re-read necessary."""
+
+
+@dataclass(frozen=True, slots=True)
+class DtypeTrial:
+    """One dtype tried at load: how fast, whether its answer can be trusted, or why not."""
+
+    dtype: str
+    matvec_ms: float | None
+    agrees: bool | None
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFacts:
+    """What is loaded and on what. ``None`` means not known, and a note says why."""
+
+    name: str
+    identity: str
+    architecture: str
+    device: str
+    device_name: str
+    dtype: str
+    dtype_reason: str
+    dtype_trials: tuple[DtypeTrial, ...]
+    backend: str
+    vocab_size: int
+    tokenizer_size: int
+    layers: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    hidden_size: int
+    context_length: int | None
+    parameters: int
+    weight_bytes: int
+    kv_bytes_per_token_expected: int | None
+    kv_note: str
+    cache_kind: str
+    can_rewind: bool
+    stop_ids: dict[int, str] = field(default_factory=dict)
+    """Stop token id -> who declares it (tokenizer, config, generation config)."""
+    generation_config: dict[str, Any] = field(default_factory=dict)
+    has_chat_template: bool = False
+    load_ms: float = 0.0
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    threads: int = 0
+
+
+class RunState(StrEnum):
+    """What the engine is doing."""
+
+    STARTING = "starting"
+    LOADING = "loading"
+    READY = "ready"
+    PREFILL = "prefill"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The engine's state, and in words why it changed (a stop reason, a pause, an error)."""
+
+    state: RunState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """A phase of loading; ``fraction`` is None where the length is not known."""
+
+    phase: str
+    fraction: float | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """The effective sampler settings: every dial with its value and source, and the chain."""
+
+    preset: str
+    chain_spec: str
+    seed: int
+    dials: dict[str, Setting]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseLogits:
+    """The whole raw logit vector of one node, sent on request: float32, shape (vocab_size,)."""
+
+    node: int
+    logits: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Every token of the model, sent on request, packed so that it crosses a pipe at once.
+
+    Token ``i`` is ``blob[offsets[i]:offsets[i + 1]]`` with kind ``KINDS[kinds[i]]``.
+    """
+
+    blob: bytes
+    offsets: NDArray[np.int64]  # (vocab_size + 1,)
+    kinds: NDArray[np.uint8]  # (vocab_size,)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def token(self, token_id: int) -> Token:
+        """The token of ``token_id``. Raises IndexError outside ``0 <= token_id < vocab_size``."""
+        if not 0 <= token_id < len(self):
+            raise IndexError(f"token id {token_id} is outside 0..{len(self) - 1}")
+        start, end = self.offsets[token_id], self.offsets[token_id + 1]
+        return Token(token_id, self.blob[start:end], KINDS[self.kinds[token_id]])
+
+    @classmethod
+    def pack(cls, tokens: Iterable[Token]) -> Vocabulary:
+        """Pack tokens given in id order, from 0 on, without gaps."""
+        listed = list(tokens)
+        lengths = np.fromiter((len(token.bytes) for token in listed), np.int64, len(listed))
+        return cls(
+            blob=b"".join(token.bytes for token in listed),
+            offsets=np.concatenate(([0], np.cumsum(lengths))),
+            kinds=np.fromiter((KINDS.index(t.kind) for t in listed), np.uint8, len(listed)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineError:
+    """One clear line: what went wrong and what to do. ``fatal`` means the engine is gone."""
+
+    message: str
+    fatal: bool = False
+    detail: str = ""
+
+
+Record = (
+    StepRecord
+    | PromptRecord
+    | PrefillRecord
+    | ModelFacts
+    | StateChanged
+    | LoadProgress
+    | SettingsChanged
+    | DenseLogits
+    | Vocabulary
+    | EngineError
+)

@@ -1,0 +1,176 @@
+"""A chain of stages, and what it did to one distribution: the ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.records import CUT_BY_MODEL, SURVIVES, CutArray, Draw, How, StageTrace, Token, TopTable
+from engine.sampling.candidates import Candidates, SamplingError
+from engine.sampling.draw import Purpose, argmax, draw, stretch, uniform
+from engine.sampling.stages import Stage, StageContext, Temperature
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """One step's distribution before and after every stage of a chain."""
+
+    model: Candidates
+    after: tuple[Candidates, ...]
+    traces: tuple[StageTrace, ...]
+
+    @property
+    def final(self) -> Candidates:
+        """What is left to draw from."""
+        return self.after[-1] if self.after else self.model
+
+    def before(self, index: int) -> Candidates:
+        """The distribution that stage ``index`` was given."""
+        return self.after[index - 1] if index else self.model
+
+    @cached_property
+    def cut_by(self) -> CutArray:
+        """Shape ``(vocab_size,)``: the stage that cut each id, SURVIVES or CUT_BY_MODEL."""
+        return self.cut_by_of(np.arange(self.model.vocab_size))
+
+    def cut_by_of(self, ids: NDArray[np.integer[Any]]) -> CutArray:
+        """The index of the stage that cut each of ``ids``, SURVIVES or CUT_BY_MODEL."""
+        fate = np.where(self.model.find(ids)[1], SURVIVES, CUT_BY_MODEL).astype(np.int8)
+        before = self.model
+        for index, level in enumerate(self.after):
+            if len(level) < len(before):
+                fate[(fate == SURVIVES) & ~level.find(ids)[1]] = index
+            before = level
+        return fate
+
+    def probs(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Probabilities of ``ids`` before and after each stage, shape ``(stages + 1, n)``."""
+        return np.stack([level.probs_of(ids) for level in (self.model, *self.after)])
+
+    def table(self, count: int, name: Callable[[int], Token], also: Iterable[int] = ()) -> TopTable:
+        """The ``count`` candidates the model likes best, and the ids in ``also`` wherever."""
+        order = self.model.order(count)[:count]
+        ids = self.model.ids[order]
+        ranks = np.arange(1, ids.size + 1, dtype=np.int32)
+        known = set(ids.tolist())
+        extra = [token_id for token_id in dict.fromkeys(also) if token_id not in known]
+        if extra:
+            ids = np.concatenate((ids, np.array(extra, dtype=np.int32)))
+            ranks = np.concatenate((ranks, [self.rank(token_id) for token_id in extra]))
+            ranks = ranks.astype(np.int32)
+        raw = self.raw_logits(ids)
+        return TopTable(
+            ids=ids,
+            raw_logits=raw,
+            raw_logprobs=raw.astype(np.float64) - self.model.log_z,
+            probs=self.probs(ids),
+            cut_by=self.cut_by_of(ids),
+            ranks=ranks,
+            tokens=tuple(name(int(token_id)) for token_id in ids),
+        )
+
+    def raw_logits(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """The model's logit of each id; minus infinity where it gave none."""
+        at, present = self.model.find(ids)
+        return np.where(present, self.model.logits[at], np.float32(-np.inf))
+
+    def rank(self, token_id: int) -> int:
+        """Place of ``token_id`` in the model's own order, 1 for the most likely."""
+        return self.model.rank(token_id)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """An ordered list of stages; applying it changes nothing outside its result."""
+
+    stages: tuple[Stage, ...]
+    preset: str = "guide"
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the token is the argmax of what the stages leave: temperature 0."""
+        return any(isinstance(one, Temperature) and one.greedy for one in self.stages)
+
+    @property
+    def spec(self) -> str:
+        """The chain in writing, in explicit order; ``parse_spec`` reads it back."""
+        return " > ".join(one.label for one in self.stages)
+
+    def with_stage(self, stage: Stage, before: str | None = "temperature") -> Chain:
+        """The chain with one more stage, in front of the one named, or at the end."""
+        names = [one.name for one in self.stages]
+        at = names.index(before) if before in names else len(names)
+        return replace(self, stages=(*self.stages[:at], stage, *self.stages[at:]))
+
+    def run(self, logits: NDArray[Any], context: StageContext) -> Ladder:
+        """Apply every stage to a raw logit vector of shape ``(vocab_size,)``.
+
+        Raises SamplingError, naming the stage, when one leaves nothing to draw from.
+        """
+        return self.run_from(Candidates.from_logits(logits), context)
+
+    def run_from(self, model: Candidates, context: StageContext) -> Ladder:
+        """Apply every stage to candidates, such as those of another ladder's model."""
+        level, after, traces = model, [], []
+        for one in self.stages:
+            before = level
+            try:
+                level = one.apply(before, context)
+            except SamplingError as error:
+                raise SamplingError(f"stage {one.label}: {error}") from None
+            after.append(level)
+            traces.append(_trace(one, before, level))
+        return Ladder(model, tuple(after), tuple(traces))
+
+    def choose(self, ladder: Ladder, context: StageContext) -> Draw:
+        """The token this chain picks from what its stages left."""
+        if self.greedy:
+            return argmax(ladder.final)
+        return draw(ladder.final, uniform(context.seed, context.position, Purpose.TOKEN))
+
+    def next_state(self, ladder: Ladder, token_id: int, context: StageContext) -> dict[str, float]:
+        """What the stages carry to the next token, after ``token_id`` was taken at this one."""
+        state = dict(context.state)
+        for one, level in zip(self.stages, ladder.after, strict=True):
+            carried = one.advance(level, context, token_id)
+            if carried is not None:
+                state[one.name] = carried
+        return state
+
+
+def forced(ladder: Ladder, token_id: int) -> Draw:
+    """The draw of a token that the user chose; its stretch is where u would have had to fall."""
+    return Draw(token_id, How.FORCED, None, *stretch(ladder.final, token_id))
+
+
+def _trace(one: Stage, before: Candidates, after: Candidates) -> StageTrace:
+    return StageTrace(
+        name=one.name,
+        label=one.label,
+        params=one.params,
+        off=one.off,
+        survivors=len(after),
+        mass_removed=_mass_removed(before, after),
+        entropy_before=before.entropy,
+        entropy=after.entropy,
+        log_z=after.log_z,
+    )
+
+
+def _mass_removed(before: Candidates, after: Candidates) -> float:
+    if len(after) == len(before):
+        return 0.0
+    if len(after) * 8 < len(before):
+        removed = 1.0 - float(before.probs_of(after.ids).sum())
+        if removed > 1e-6:
+            return removed
+        # Too close to nothing for a difference: add up what went.
+    gone = np.ones(before.vocab_size, dtype=np.bool_)
+    gone[after.ids] = False
+    cut = gone if len(before) == before.vocab_size else gone[before.ids]
+    return float(before.probs_at(before.logits[cut]).sum())

@@ -1,0 +1,207 @@
+"""The effective settings: every dial with its value, and where the value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.records import Setting
+from engine.sampling.ladder import Chain
+from engine.sampling.presets import Preset
+from engine.sampling.spec import SpecError, build, checked, has_order, parse_spec, preset_of
+from engine.sampling.stages import DIALS, STAGES, Role, Temperature, default_of, lists
+
+FLAG, GENERATION_CONFIG, OFF = "flag", "generation_config.json", "off"
+
+_LIST_DIALS = {"logit_bias": True, "bad_words": False, "suppress": False, "dry_breakers": False}
+"""Dials that list token sequences, and whether each entry has a number."""
+
+_MIROSTAT_KEEPS = ("logit_bias", "grammar", "temperature", "mirostat")
+
+_NOT_REPRODUCED = {
+    "num_beams": 1,
+    "guidance_scale": None,
+    "penalty_alpha": None,
+    "min_length": 0,
+    "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+    "exponential_decay_length_penalty": None,
+    "begin_suppress_tokens": None,
+    "watermarking_config": None,
+}
+"""What generate() would do besides, and the value at which it does nothing."""
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The settings a run really uses: the chain, and each dial's value with its source.
+
+    ``notes`` says in words what the preset's stack does that people do not expect, and which of
+    the model's own settings it does not reproduce.
+    """
+
+    chain: Chain
+    dials: dict[str, Setting]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def spec(self) -> str:
+        return self.chain.spec
+
+
+def effective(
+    preset: str,
+    given: Mapping[str, Any],
+    *,
+    spec: str = "",
+    generation_config: Mapping[str, Any] | None = None,
+    resolve: lists.Resolver | None = None,
+) -> Effective:
+    """Resolve every dial: flags and the specification, then the model's file, then the stack.
+
+    An explicit order (``>``) is taken as it stands: what it does not name is not in the chain.
+    ``resolve`` turns text into token ids, for the dials that take both; without it text stays
+    text, and a stage that meets some refuses. Raises SpecError.
+    """
+    found = preset_of(preset)
+    order, from_spec = parse_spec(spec, preset)
+    named = {**from_spec, **dict(checked(name, value) for name, value in given.items())}
+    config = generation_config or {}
+    if has_order(spec):
+        _refuse_outside(named, order, frozenset(), "this order")
+        dials = _dials(order, [(FLAG, named)], found.lacks - named.keys())
+        return Effective(build(order, _values(dials, resolve), preset), dials)
+    _refuse_outside(named, found.order, found.lacks, f"preset {preset}")
+    from_file, unusable = _from_file(found, config)
+    sources = [
+        (FLAG, named),
+        (GENERATION_CONFIG, from_file),
+        (found.defaults_source, found.defaults),
+    ]
+    dials = _dials(found.order, sources, found.lacks)
+    values = _values(dials, resolve)
+    order = next((other for dial, other in found.orders.items() if values[dial]), found.order)
+    stages, dials = _used(found, order, dials, values, named)
+    chain = build(stages, {name: values[name] for name in values}, preset)
+    return Effective(chain, dials, (*found.notes, *unusable, *_unread(found, config)))
+
+
+def _dials(
+    order: Iterable[str], sources: Sequence[tuple[str, Mapping[str, Any]]], lacks: Iterable[str]
+) -> dict[str, Setting]:
+    """Each dial of the stages in ``order``, from the first source that has it."""
+    missing = set(lacks)
+    dials: dict[str, Setting] = {}
+    for cls in (STAGES[name] for name in order):
+        for dial in cls.dials:
+            if dial.name in missing:
+                continue
+            for source, values in sources:
+                if dial.name in values:
+                    dials[dial.name] = Setting(values[dial.name], source)
+                    break
+            else:
+                value = default_of(cls, dial)
+                dials[dial.name] = Setting(value, OFF if value == dial.off else "default")
+    return dials
+
+
+def _used(
+    preset: Preset,
+    order: Sequence[str],
+    dials: dict[str, Setting],
+    values: Mapping[str, Any],
+    named: Mapping[str, Any],
+) -> tuple[list[str], dict[str, Setting]]:
+    """(stages that the chain holds, the dials with a word on those that came to nothing)."""
+    on = [
+        name
+        for name in order
+        if name in preset.core
+        or any(dial.name in named for dial in STAGES[name].dials)
+        or any(
+            dial.off is not None and values.get(dial.name, dial.off) != dial.off
+            for dial in STAGES[name].dials
+        )
+    ]
+    why, idle = "", []
+    if values.get("mirostat_tau"):
+        why, idle = "mirostat replaces it", [name for name in on if name not in _MIROSTAT_KEEPS]
+    elif preset.greedy_alone and build(("temperature",), values, preset.name).greedy:
+        why = "not used: greedy"
+        idle = [name for name in on if STAGES[name] is not Temperature and _samples(name)]
+    marked = {
+        name: Setting(setting.value, f"{setting.source}, {why}")
+        if DIALS[name][0] in idle and setting.source != OFF
+        else setting
+        for name, setting in dials.items()
+    }
+    return [name for name in on if name not in idle], marked
+
+
+def _samples(name: str) -> bool:
+    return bool(STAGES[name].role is Role.SAMPLING)
+
+
+def _values(dials: Mapping[str, Setting], resolve: lists.Resolver | None) -> dict[str, Any]:
+    """Dial values as the stages take them: text turned into ids where somebody can."""
+    values: dict[str, Any] = {name: setting.value for name, setting in dials.items()}
+    for name, numbered in _LIST_DIALS.items():
+        if resolve is not None and values.get(name):
+            try:
+                values[name] = lists.with_ids(values[name], numbered, resolve)
+            except ValueError as error:
+                raise SpecError(f"{name}: {error}") from None
+    return values
+
+
+def _refuse_outside(
+    named: Iterable[str], order: Sequence[str], lacks: frozenset[str], where: str
+) -> None:
+    for name in named:
+        if DIALS[name][0] not in order or name in lacks:
+            raise SpecError(
+                f"{name} is not part of {where}; write an order of your own with >, "
+                f"or use a preset that has it, such as guide"
+            )
+
+
+def _from_file(preset: Preset, config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """(dials that a generation_config.json sets, what of it cannot be used)."""
+    written = {name: config.get(name) for name in DIALS if name not in _LIST_DIALS}
+    if config.get("bad_words_ids"):
+        words = [lists.Entry(tuple(map(int, word))) for word in config["bad_words_ids"]]
+        written["bad_words"] = lists.spell(words)
+    if config.get("suppress_tokens"):
+        tokens = [lists.Entry((int(token),)) for token in config["suppress_tokens"]]
+        written["suppress"] = lists.spell(tokens)
+    if isinstance(config.get("sequence_bias"), list):
+        biases = [
+            lists.Entry(tuple(map(int, ids)), None, float(bias))
+            for ids, bias in config["sequence_bias"]
+        ]
+        written["logit_bias"] = lists.spell(biases)
+    found: dict[str, Any] = {}
+    notes = []
+    for name, value in written.items():
+        if value is None or (preset.from_config is not None and name not in preset.from_config):
+            continue
+        try:
+            found[name] = DIALS[name][1].check(value)
+        except ValueError as error:
+            notes.append(f"generation_config.json: {error}; left out.")
+    return found, notes
+
+
+def _unread(preset: Preset, config: Mapping[str, Any]) -> list[str]:
+    """What the model's file asks for that this preset does not do."""
+    if preset.name != "hf":
+        return []
+    return [
+        f"generation_config.json sets {name}={config[name]}, which is not reproduced."
+        for name, idle in _NOT_REPRODUCED.items()
+        if config.get(name) not in (None, idle)
+    ]

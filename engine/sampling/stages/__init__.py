@@ -1,0 +1,83 @@
+"""The stages, by family. Importing the package fills the registry ``STAGES``."""
+
+from engine.sampling.stages.base import (
+    DIALS,
+    STAGES,
+    Dial,
+    Figure,
+    Parameters,
+    Role,
+    Stage,
+    StageContext,
+    Value,
+    default_of,
+    spelled,
+    stage,
+    stage_of,
+)
+from engine.sampling.stages.bias import (
+    BadWords,
+    LogitBias,
+    MinNewTokens,
+    NoRepeatNGram,
+    Over,
+    Suppress,
+)
+from engine.sampling.stages.grammar import Grammar
+from engine.sampling.stages.penalties import Dry, Penalties
+from engine.sampling.stages.processor import Processor, load_processor
+from engine.sampling.stages.selective import Mirostat, Typical, Xtc
+from engine.sampling.stages.shaping import Temperature
+from engine.sampling.stages.truncation import (
+    Border,
+    Epsilon,
+    Eta,
+    MinP,
+    Scale,
+    Ties,
+    TopH,
+    TopK,
+    TopNSigma,
+    TopP,
+)
+
+__all__ = [
+    "DIALS",
+    "STAGES",
+    "BadWords",
+    "Border",
+    "Dial",
+    "Dry",
+    "Epsilon",
+    "Eta",
+    "Figure",
+    "Grammar",
+    "LogitBias",
+    "MinNewTokens",
+    "MinP",
+    "Mirostat",
+    "NoRepeatNGram",
+    "Over",
+    "Parameters",
+    "Penalties",
+    "Processor",
+    "Role",
+    "Scale",
+    "Stage",
+    "StageContext",
+    "Suppress",
+    "Temperature",
+    "Ties",
+    "TopH",
+    "TopK",
+    "TopNSigma",
+    "TopP",
+    "Typical",
+    "Value",
+    "Xtc",
+    "default_of",
+    "load_processor",
+    "spelled",
+    "stage",
+    "stage_of",
+]

@@ -1,0 +1,264 @@
+"""What a stage is: its dials, its place in the registry, and what it may know.
+
+A stage is pure: ``apply(candidates, context)`` returns new candidates and never edits its input.
+Adding one means writing its class in a file of this package with ``@stage``; the chain, the
+command line, the dials on the screen and the reference page all read the registry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from engine.records import IntArray, Vocabulary
+from engine.sampling.candidates import Candidates
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """What a stage may know besides the candidates: the history and the run's keys.
+
+    ``state`` is what stages carry from token to token (stage name -> number); it belongs to the
+    node, and ``Chain.next_state`` gives the next one. ``vocabulary`` is for grammars alone.
+    """
+
+    prompt_ids: tuple[int, ...] = ()
+    output_ids: tuple[int, ...] = ()
+    stop_ids: frozenset[int] = frozenset()
+    seed: int = 0
+    state: Mapping[str, float] = field(default_factory=dict)
+    vocabulary: Vocabulary | None = None
+
+    @property
+    def position(self) -> int:
+        """Position, counted from 0 in the whole sequence, of the token about to be drawn."""
+        return len(self.prompt_ids) + len(self.output_ids)
+
+    @cached_property
+    def history(self) -> IntArray:
+        """Prompt and output ids, shape ``(position,)``."""
+        return np.fromiter((*self.prompt_ids, *self.output_ids), np.int32, self.position)
+
+
+Value = int | float | str
+"""A dial's value. Numbers where it is one; else text in the form that its stage documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """One parameter of a stage, as flags, spec strings and the screen know it.
+
+    ``off`` is the value at which the stage does nothing; None for a dial that only says how.
+    A dial of kind ``str`` has a ``form``: a function that returns the text in its one proper
+    spelling, or raises ValueError.
+    """
+
+    name: str
+    kind: type[int] | type[float] | type[str]
+    low: float
+    high: float
+    off: Value | None
+    summary: str
+    unit: str = ""
+    low_included: bool = True
+    high_included: bool = True
+    form: Callable[[str], str] = str
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the dial can be turned, rather than written."""
+        return self.kind is not str
+
+    def parse(self, text: str) -> Value:
+        """The value that ``text`` stands for; ValueError says what the range is."""
+        if self.kind is str:
+            return self.check(text)
+        try:
+            value = self.kind(text)
+        except ValueError:
+            kind = "a whole number" if self.kind is int else "a number"
+            raise ValueError(f"{self.name} takes {kind}, not {text!r}") from None
+        return self.check(value)
+
+    def check(self, value: Value) -> Value:
+        """``value`` when it lies in range; ValueError (also for NaN) otherwise."""
+        if self.kind is str:
+            if not isinstance(value, str):
+                raise ValueError(f"{self.name} takes text, not {value!r}")
+            try:
+                return self.form(value)
+            except ValueError as error:
+                raise ValueError(f"{self.name}: {error}") from None
+        if isinstance(value, str | bool):
+            raise ValueError(f"{self.name} takes a number, not {value!r}")
+        above = value >= self.low if self.low_included else value > self.low
+        below = value <= self.high if self.high_included else value < self.high
+        if not (above and below):
+            raise ValueError(f"{self.name}={value:g} is out of range: {self.range_text}")
+        if self.kind is int and value != int(value):
+            raise ValueError(f"{self.name} takes a whole number, not {value:g}")
+        return self.kind(value)
+
+    @property
+    def range_text(self) -> str:
+        """The range in words, such as ``0 to 1``."""
+        if self.kind is str:
+            return "text"
+        low = f"{self.low:g}" if self.low_included else f"above {self.low:g}"
+        if self.high == math.inf:
+            return low if low.startswith("above") else f"{low} or more"
+        return f"{low} to {self.high:g}" if self.high_included else f"{low} to below {self.high:g}"
+
+
+class Role(StrEnum):
+    """When a stage runs. Greedy decoding keeps the first kind and leaves out the second."""
+
+    LOGITS = "logits"
+    SAMPLING = "sampling"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The number by which a stage judged one token, and where the border lay.
+
+    A token is cut when its ``value`` lies beyond the ``limit``: ``sign`` says which way, and
+    whether the limit itself is beyond (``<``, ``<=``, ``>``, ``>=``).
+    """
+
+    what: str
+    value: float
+    sign: str
+    limit: float
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """One operation on the distribution."""
+
+    name: ClassVar[str]
+    dials: ClassVar[tuple[Dial, ...]]
+    role: ClassVar[Role]
+
+    @property
+    def params(self) -> dict[str, Any]: ...
+    @property
+    def off(self) -> bool: ...
+    @property
+    def label(self) -> str: ...
+    def apply(self, candidates: Candidates, context: StageContext) -> Candidates: ...
+    def figure(
+        self, candidates: Candidates, context: StageContext, token_id: int
+    ) -> Figure | None: ...
+    def advance(self, after: Candidates, context: StageContext, token_id: int) -> float | None: ...
+
+
+class Parameters:
+    """What every stage can say of itself from its dataclass fields.
+
+    Fields that are dials are set by people; the others are rules in which stacks differ.
+    """
+
+    name: ClassVar[str]
+    dials: ClassVar[tuple[Dial, ...]]
+    role: ClassVar[Role]
+    source: ClassVar[str]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Dial name -> value, ready for JSON."""
+        return {dial.name: getattr(self, dial.name) for dial in self.dials}
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """Rule name -> value: where this stage follows one stack rather than another."""
+        dials = {dial.name for dial in self.dials}
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {one.name: getattr(self, one.name) for one in fields if one.name not in dials}
+
+    @property
+    def off(self) -> bool:
+        """Whether the stage, at these values, leaves every distribution as it is."""
+        return all(
+            getattr(self, dial.name) == dial.off for dial in self.dials if dial.off is not None
+        )
+
+    @property
+    def label(self) -> str:
+        """Such as ``top_p=0.95``; ``parse_spec`` reads it back. Dials at their default are left
+        out, but for the first."""
+        shown = [
+            f"{dial.name}={spelled(getattr(self, dial.name))}"
+            for dial in self.dials
+            if getattr(self, dial.name) != default_of(type(self), dial)
+        ]
+        first = self.dials[0]
+        return " ".join(shown) or f"{first.name}={spelled(getattr(self, first.name))}"
+
+    def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure | None:
+        """The number that decided over one of ``candidates``; None where there is none."""
+        return None
+
+    def advance(self, after: Candidates, context: StageContext, token_id: int) -> float | None:
+        """The state for the next token, after ``token_id`` was drawn; None for a stage without."""
+        return None
+
+
+def spelled(value: Value) -> str:
+    """A dial's value as a specification writes it: no digit too many, none lost."""
+    if isinstance(value, str):
+        # A bare word ends at a space, a comma or a >.
+        plain = value and not any(one.isspace() or one in ",>\"'\\" for one in value)
+        return value if plain else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return str(value)
+
+
+def default_of(cls: type[Any], dial: Dial) -> Any:
+    """The value that ``dial`` has in ``cls`` when nobody sets it."""
+    return cls.__dataclass_fields__[dial.name].default
+
+
+STAGES: dict[str, type[Any]] = {}
+"""Stage name -> class, in the order of definition."""
+
+DIALS: dict[str, tuple[str, Dial]] = {}
+"""Dial name -> (stage name, dial)."""
+
+_Class = TypeVar("_Class", bound=type[Any])
+
+
+def stage(
+    name: str, *dials: Dial, role: Role = Role.SAMPLING, source: str
+) -> Callable[[_Class], _Class]:
+    """Register a stage class under ``name`` with the dials that set its fields.
+
+    ``source`` says where its definition comes from: a paper, or the stack that invented it.
+    """
+
+    def register(cls: _Class) -> _Class:
+        cls.name, cls.dials, cls.role, cls.source = name, dials, role, source
+        STAGES[name] = cls
+        DIALS.update({dial.name: (name, dial) for dial in dials})
+        return cls
+
+    return register
+
+
+def stage_of(name: str, values: Mapping[str, Any], rules: Mapping[str, Any] | None = None) -> Any:
+    """The stage ``name`` with its dials in ``values`` and its rules set.
+
+    Each value is checked against its range; raises ValueError.
+    """
+    cls = STAGES[name]
+    given = {dial.name: dial.check(values[dial.name]) for dial in cls.dials if dial.name in values}
+    return cls(**given, **(rules or {}))

@@ -1,0 +1,161 @@
+"""Stages that may cut the most likely tokens too: typical, XTC, mirostat."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.records import FloatArray
+from engine.sampling.candidates import Candidates
+from engine.sampling.draw import Purpose, uniform
+from engine.sampling.stages.base import Dial, Figure, Parameters, StageContext, stage
+from engine.sampling.stages.truncation import Ties
+
+_NO_LIMIT = float("inf")
+
+
+@stage(
+    "typical",
+    Dial(
+        "typical_p", float, 0.0, 1.0, 1.0, "keeps the tokens nearest to the expected surprisal",
+        low_included=False,
+    ),
+    source="arXiv:2202.00666",
+)  # fmt: skip
+@dataclass(frozen=True)
+class Typical(Parameters):
+    """Keep the tokens whose surprisal is nearest to the entropy, until their mass reaches t.
+
+    It can cut the most likely token. transformers keeps every tie with the last and stops when
+    the mass is >= t; llama.cpp cuts to the count and stops when it is > t.
+    """
+
+    typical_p: float = 1.0
+    ties: Ties = Ties.KEEP
+
+    def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
+        if self.typical_p >= 1.0:
+            return candidates
+        distance = self._distance(candidates)
+        order = np.argsort(distance, kind="stable")
+        probs = candidates.probs.astype(np.float32)[order]
+        mass = np.cumsum(probs, dtype=np.float64).astype(np.float32)
+        t = np.float32(self.typical_p)
+        exact = self.ties is Ties.EXACT
+        short = int(np.count_nonzero(mass <= t if exact else mass < t))
+        last = min(short, len(candidates) - 1)
+        if exact:
+            return candidates.only(order[: last + 1])
+        return candidates.select(distance <= distance[order[last]])
+
+    def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
+        distance = self._distance(candidates)
+        kept = self.apply(candidates, context)
+        limit = distance[candidates.find(kept.ids)[0]].max()
+        at = candidates.find(np.array([token_id]))[0][0]
+        sign = ">=" if self.ties is Ties.EXACT else ">"
+        return Figure("|surprisal - entropy|", float(distance[at]), sign, float(limit))
+
+    @staticmethod
+    def _distance(candidates: Candidates) -> FloatArray:
+        """|surprisal - entropy| of each candidate, in float32 from the start like the stacks."""
+        below = candidates.logits - candidates.logits.max()
+        logprobs = below - np.float32(math.log(candidates.total))
+        distance: FloatArray = np.abs(-logprobs - np.float32(candidates.entropy))
+        return distance
+
+
+@stage(
+    "xtc",
+    Dial("xtc_probability", float, 0.0, 1.0, 0.0, "how often the stage acts at all"),
+    Dial("xtc_threshold", float, 0.0, 1.0, None, "acts on tokens at least this likely"),
+    source="Exclude Top Choices by p-e-w (oobabooga/text-generation-webui#6335)",
+)
+@dataclass(frozen=True)
+class Xtc(Parameters):
+    """With the given probability, of the tokens above the threshold cut all but the least likely.
+
+    A threshold above 0.5 never acts. mlx-lm asks for more than the threshold, and keeps every tie
+    with the least likely.
+    """
+
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    strict: bool = False
+    ties: Ties = Ties.EXACT
+
+    def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
+        if self.xtc_probability == 0.0 or self.xtc_threshold > 0.5 or len(candidates) < 2:
+            return candidates
+        if uniform(context.seed, context.position, Purpose.STAGE, _XTC) >= self.xtc_probability:
+            return candidates
+        probs = candidates.probs.astype(np.float32)
+        threshold = np.float32(self.xtc_threshold)
+        above = np.flatnonzero(probs > threshold if self.strict else probs >= threshold)
+        if above.size < 2:
+            return candidates
+        # The last in order stays: by logit, which tells apart what rounds to one probability.
+        likeness = candidates.logits if self.ties is Ties.EXACT else probs
+        least = above[likeness[above] == likeness[above].min()]
+        staying = least[-1:] if self.ties is Ties.EXACT else least
+        keep = np.ones(len(candidates), dtype=np.bool_)
+        keep[above] = False
+        keep[staying] = True
+        return candidates.select(keep)
+
+    def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
+        prob = float(candidates.probs_of(np.array([token_id]))[0])
+        return Figure("probability", prob, ">" if self.strict else ">=", self.xtc_threshold)
+
+
+# Number of the random number among those that stages draw at one position.
+_XTC = 0
+
+
+@stage(
+    "mirostat",
+    Dial("mirostat_tau", float, 0.0, 100.0, 0.0, "aims at this surprisal", "bits"),
+    Dial("mirostat_eta", float, 0.0, 1.0, None, "how fast it learns", low_included=False),
+    source="arXiv:2007.14966 (version 2), as llama.cpp has it",
+)
+@dataclass(frozen=True)
+class Mirostat(Parameters):
+    """Cut every token whose surprisal exceeds mu bits; steer mu towards a mean surprisal of tau.
+
+    mu starts at 2 tau. After each draw ``mu -= eta * (surprisal - tau)``, the surprisal taken
+    from the truncated, renormalised distribution. mu is part of the node's state.
+    """
+
+    mirostat_tau: float = 0.0
+    mirostat_eta: float = 0.1
+
+    def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
+        if self.mirostat_tau == 0.0:
+            return candidates
+        # log2 p >= -mu, as a border on the logits; the most likely always stays.
+        limit = candidates.log_z - self._mu(context) * math.log(2)
+        keep = candidates.logits.astype(np.float64) >= limit
+        return candidates.select(keep) if keep.any() else candidates.leading(1)
+
+    def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
+        return Figure("surprisal in bits", _bits(candidates, token_id), ">", self._mu(context))
+
+    def advance(self, after: Candidates, context: StageContext, token_id: int) -> float | None:
+        if self.mirostat_tau == 0.0:
+            return None
+        surprisal = _bits(after, token_id)
+        return self._mu(context) - self.mirostat_eta * (surprisal - self.mirostat_tau)
+
+    def _mu(self, context: StageContext) -> float:
+        return context.state.get("mirostat", 2.0 * self.mirostat_tau)
+
+
+def _bits(candidates: Candidates, token_id: int) -> float:
+    """Surprisal of one of the candidates, in bits."""
+    at, present = candidates.find(np.array([token_id]))
+    if not present[0]:
+        # Forced past the truncation: as unlikely as the least likely that was left.
+        at = np.array([candidates.logits.argmin()])
+    return (candidates.log_z - float(candidates.logits[at[0]])) / math.log(2)

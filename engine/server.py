@@ -1,0 +1,241 @@
+"""The engine's side of the pipe: commands in, records out, one pass at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from engine.backends import open_backend
+from engine.backends.base import Backend, BackendError
+from engine.commands import (
+    Close,
+    Command,
+    Configure,
+    Open,
+    Pause,
+    Restore,
+    Run,
+    SendLogits,
+    SendVocabulary,
+    Step,
+    Submit,
+)
+from engine.models import ModelError
+from engine.records import (
+    DenseLogits,
+    EngineError,
+    LoadProgress,
+    Record,
+    RunState,
+    SettingsChanged,
+    StateChanged,
+)
+from engine.sampling.candidates import SamplingError
+from engine.sampling.chain import SpecError, effective
+from engine.stepper import Stepper, StepperError
+
+_EXPECTED = (BackendError, ModelError, SamplingError, SpecError, StepperError)
+
+
+class Engine:
+    """Carries out commands on one Stepper. Records leave through ``send``."""
+
+    def __init__(self, send: Callable[[Record], None], receive: Connection) -> None:
+        self._send = send
+        self._receive = receive
+        self._waiting: deque[Command] = deque()
+        self._backend: Backend | None = None
+        self._stepper: Stepper | None = None
+        self._configure = Configure()
+        self._pause = False
+        self._open_failed = False
+
+    def serve(self) -> None:
+        """Carry out commands until Close, or until nobody is at the other end."""
+        try:
+            while True:
+                command = self._waiting.popleft() if self._waiting else self._receive.recv()
+                if isinstance(command, Close):
+                    return
+                self._carry_out(command)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            return
+        finally:
+            if self._backend is not None:
+                self._backend.close()
+
+    def _carry_out(self, command: Command) -> None:
+        if self._open_failed and not isinstance(command, Open):
+            # What was asked of a model that could not be loaded; the one error has been said.
+            return
+        try:
+            self._handle(command)
+        except _EXPECTED as error:
+            self._fail(str(error))
+        except MemoryError:
+            self._fail("out of memory: try a smaller model or a shorter prompt")
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise
+        except Exception as error:  # the engine outlives what it did not foresee
+            self._fail(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def _fail(self, message: str, detail: str = "") -> None:
+        self._send(EngineError(" ".join(message.split()), detail=detail))
+        if self._backend is None:
+            self._state(RunState.DEAD, "no model is loaded")
+        else:
+            self._state(RunState.PAUSED, "after an error")
+
+    def _state(self, state: RunState, reason: str = "") -> None:
+        self._send(StateChanged(state, reason))
+
+    def _handle(self, command: Command) -> None:
+        match command:
+            case Open():
+                self._open(command)
+            case Configure():
+                self._configure = command
+                self._apply_settings()
+            case Submit():
+                self._send(self._run.submit(command.text, chat=command.chat, system=command.system))
+                self._state(RunState.READY)
+            case Restore():
+                self._run.restore(command.prompt, command.records, command.cursor)
+                self._state(RunState.PAUSED, "taken over from the records")
+            case Step():
+                self._advance(command.parent, 1, command.force, command.seed)
+            case Run():
+                self._advance(command.parent, command.count)
+            case SendLogits():
+                self._send(DenseLogits(command.node, self._run.dense(command.node)))
+            case SendVocabulary():
+                self._send(self._loaded.vocabulary())
+            case Pause():
+                self._pause = True
+
+    # --- loading ----------------------------------------------------------------------------
+
+    def _open(self, command: Open) -> None:
+        self._open_failed = True
+        self._state(RunState.LOADING)
+
+        def progress(phase: str, fraction: float | None, detail: str = "") -> None:
+            self._send(LoadProgress(phase, fraction, detail))
+
+        self._backend = open_backend(command.backend, dict(command.options), progress)
+        self._stepper = Stepper(self._backend)
+        self._open_failed = False
+        self._send(self._backend.facts)
+        self._apply_settings()
+        self._state(RunState.READY)
+
+    def _apply_settings(self) -> None:
+        if self._stepper is None:
+            return
+        wanted, stepper = self._configure, self._stepper
+        stepper.settings = effective(
+            wanted.preset,
+            wanted.dials,
+            spec=wanted.spec,
+            generation_config=self._loaded.facts.generation_config,
+        )
+        stepper.seed = wanted.seed
+        if wanted.max_tokens is not None:
+            stepper.max_tokens = wanted.max_tokens
+        if wanted.chunk is not None:
+            stepper.chunk = wanted.chunk
+        self._send(
+            SettingsChanged(
+                wanted.preset, stepper.settings.spec, stepper.seed, stepper.settings.dials
+            )
+        )
+
+    @property
+    def _loaded(self) -> Backend:
+        if self._backend is None:
+            raise StepperError("no model is loaded yet")
+        return self._backend
+
+    @property
+    def _run(self) -> Stepper:
+        if self._stepper is None:
+            raise StepperError("no model is loaded yet")
+        return self._stepper
+
+    # --- stepping ---------------------------------------------------------------------------
+
+    def _advance(
+        self, parent: int, count: int | None, force: int | None = None, seed: int | None = None
+    ) -> None:
+        """``count`` steps on from ``parent`` (all there are when None), or until a pause."""
+        stepper = self._run
+        stepper.cursor = parent
+        self._pause = False
+        if not self._read_prompt():
+            self._state(RunState.PAUSED, "reading the prompt")
+            return
+        self._state(RunState.RUNNING)
+        if count == 1:
+            self._send(stepper.extend(parent, force=force, seed=seed))
+        else:
+            for done, record in enumerate(stepper.run(self._pause_wanted), start=1):
+                self._send(record)
+                if done == count:
+                    break
+        last = stepper.nodes.get(stepper.cursor)
+        if last is not None and last.stop is not None:
+            self._state(RunState.STOPPED, last.stop.detail)
+        else:
+            self._state(RunState.PAUSED)
+
+    def _read_prompt(self) -> bool:
+        """Read what is left of the prompt; False when a pause came in between."""
+        stepper = self._run
+        if stepper.prefill_record is not None and stepper.prefill_record.done:
+            return True
+        self._state(RunState.PREFILL)
+        for record in stepper.prefill():
+            self._send(record)
+            if not record.done and self._pause_wanted():
+                return False
+        return True
+
+    def _pause_wanted(self) -> bool:
+        """Look at what came in between two passes: questions are answered, the rest waits."""
+        while self._receive.poll():
+            command = self._receive.recv()
+            if isinstance(command, SendLogits | SendVocabulary | Configure):
+                self._answer_between(command)
+            elif isinstance(command, Pause):
+                self._pause = True
+            else:
+                # Anything else means to do something other than go on.
+                self._pause = True
+                self._waiting.append(command)
+        return self._pause
+
+    def _answer_between(self, command: Command) -> None:
+        cursor = self._run.cursor
+        try:
+            self._handle(command)
+        except _EXPECTED as error:
+            self._send(EngineError(" ".join(str(error).split())))
+        self._run.cursor = cursor
+
+
+def serve(connection: Connection, log_file: str) -> None:
+    """The engine process's main function: everything printed goes to ``log_file``."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Path(log_file).parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    Engine(connection.send, connection).serve()

@@ -1,0 +1,408 @@
+"""The debugger's core: one run as a tree of nodes, extended one forward pass at a time.
+
+The Stepper is synchronous and knows no process, no screen and no file. The root node (0) is the
+prompt; every other node is one token. Extending a node costs one pass, unless the distribution
+after it is known already (a fork), when it costs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from engine.backends.base import Backend, kv_state
+from engine.logit_store import DEFAULT_BUDGET, LogitStore
+from engine.records import (
+    Draw,
+    FloatArray,
+    KVState,
+    Origin,
+    PrefillChunk,
+    PrefillRecord,
+    PromptRecord,
+    StepRecord,
+    StepTiming,
+    Stop,
+    StopKind,
+    Token,
+)
+from engine.sampling.chain import Effective, Ladder, effective, forced
+from engine.sampling.stages import StageContext
+from engine.text import quote
+from engine.timing import now_ms
+
+ROOT = 0
+TOP_ROWS = 64
+PREFILL_CHUNK = 256
+_FIRST_READ = "prompt"
+_NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+class StepperError(RuntimeError):
+    """A command that cannot be carried out; one line says why and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Distribution:
+    """The distribution after a node, and what it cost to get."""
+
+    logits: FloatArray
+    forward_ms: float
+    kv: KVState
+    warmup: bool = False
+    reused: bool = False
+    reread: bool = False
+
+
+class Stepper:
+    """Steps one run of one model. Not thread-safe; one pass at a time is the point."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        settings: Effective | None = None,
+        *,
+        seed: int = 0,
+        max_tokens: int = 256,
+        chunk: int = PREFILL_CHUNK,
+        logit_budget: int = DEFAULT_BUDGET,
+    ) -> None:
+        self.backend = backend
+        self.settings = settings or effective("guide", {})
+        self.seed = seed
+        self.max_tokens = max_tokens
+        self.chunk = chunk
+        self.prompt: PromptRecord | None = None
+        self.prefill_record: PrefillRecord | None = None
+        self.nodes: dict[int, StepRecord] = {}
+        self.children: dict[int, list[int]] = {ROOT: []}
+        self.cursor = ROOT
+        self._logits = LogitStore(logit_budget)
+        self._half = backend.facts.dtype == "float16"
+        self._cached: list[int] = []
+        self._next_node = 1
+        self._cached_node: int | None = None
+        # The ids from the root to one node, mostly the tip: the common case needs no walk.
+        self._path_node = ROOT
+        self._path_ids: list[int] = []
+
+    # --- the prompt -------------------------------------------------------------------------
+
+    def submit(self, text: str, *, chat: bool = False, system: str | None = None) -> PromptRecord:
+        """Tokenize ``text`` and make it the root of a new, empty tree. Reads nothing yet.
+
+        Raises StepperError when there is no token or more than the model's context holds.
+        """
+        started = now_ms()
+        encoded = self.backend.tokenize(text, chat=chat, system=system)
+        tokens = tuple(self.backend.token(token_id) for token_id in encoded.ids)
+        record = PromptRecord(
+            text, tokens, encoded.origins, chat, now_ms() - started, encoded.notes
+        )
+        self._accept(record)
+        return record
+
+    def submit_ids(self, ids: Sequence[int], text: str = "") -> PromptRecord:
+        """Make the given token ids the prompt, as they are."""
+        started = now_ms()
+        vocab = self.backend.facts.vocab_size
+        bad = [token_id for token_id in ids if not 0 <= token_id < vocab]
+        if bad:
+            raise StepperError(f"token id {bad[0]} is outside the vocabulary 0..{vocab - 1}")
+        tokens = tuple(self.backend.token(token_id) for token_id in ids)
+        origins = (Origin.USER,) * len(tokens)
+        record = PromptRecord(text, tokens, origins, False, now_ms() - started)
+        self._accept(record)
+        return record
+
+    def _accept(self, record: PromptRecord) -> None:
+        count, context = len(record.tokens), self.backend.facts.context_length
+        if count == 0:
+            raise StepperError("the prompt is empty: give it at least one token of text")
+        if context is not None and count >= context:
+            raise StepperError(
+                f"the prompt is {count:,} tokens and the model's context holds {context:,} "
+                "(one must stay free for the answer): shorten it"
+            )
+        self.prompt = record
+        self.prefill_record = None
+        self.nodes, self.children, self.cursor = {}, {ROOT: []}, ROOT
+        self._logits.clear()
+        self._next_node = 1
+        self._cached_node = None
+        self._path_node, self._path_ids = ROOT, list(record.ids)
+
+    def prefill(self) -> Iterator[PrefillRecord]:
+        """Read the prompt chunk by chunk; one record a chunk, each holding the ones before it.
+
+        Stop iterating to pause; calling again goes on. Ends at once when all is read.
+        """
+        if self.prefill_record is not None and self.prefill_record.done:
+            return
+        ids = list(self._prompt.ids)
+        chunks = self.prefill_record.chunks if self.prefill_record else ()
+        yield from self._read(ids, chunks, reason=_FIRST_READ, node=ROOT)
+
+    def _read(
+        self, ids: list[int], chunks: tuple[PrefillChunk, ...], *, reason: str, node: int
+    ) -> Iterator[PrefillRecord]:
+        """Bring the cache to hold exactly ``ids`` and keep the logits after the last as ``node``'s."""
+        done_before = sum(chunk.count for chunk in chunks)
+        cached = self._keep_common_run(ids) - done_before
+        self._cached_node = None
+        while len(self._cached) < len(ids):
+            start = len(self._cached)
+            piece = ids[start : start + self.chunk]
+            result = self.backend.prefill(piece)
+            self._cached.extend(piece)
+            chunk = PrefillChunk(start, len(piece), result.ms, result.layers, result.warmup)
+            chunks = (*chunks, chunk)
+            computed = sum(one.count for one in chunks)
+            done = len(self._cached) == len(ids)
+            if done:
+                self._logits.put(node, result.logits, half=self._half)
+                self._cached_node = node
+            record = PrefillRecord(
+                chunks=chunks,
+                cached=cached,
+                computed=computed,
+                total_ms=sum(one.ms for one in chunks),
+                kv=kv_state(self.backend, computed=computed, cached=cached),
+                done=done,
+                reason=reason,
+            )
+            if reason == _FIRST_READ:
+                self.prefill_record = record
+            yield record
+
+    def _keep_common_run(self, ids: Sequence[int]) -> int:
+        """Roll the cache back to its longest common run with ``ids``, short of the last id."""
+        common = 0
+        # The last id is always computed: its logits are what the pass is for.
+        for ours, theirs in zip(self._cached, ids[:-1], strict=False):
+            if ours != theirs:
+                break
+            common += 1
+        surplus = len(self._cached) - common
+        if surplus and not self.backend.facts.can_rewind:
+            surplus, common = len(self._cached), 0
+        self.backend.rollback(surplus)
+        del self._cached[common:]
+        return common
+
+    # --- stepping ---------------------------------------------------------------------------
+
+    def step(self, *, force: int | None = None) -> StepRecord:
+        """One step at the cursor: follow the recorded child, or run one pass and draw.
+
+        With ``force`` the given token is taken instead of drawing one.
+        """
+        following = self.children[self.cursor]
+        if following and force is None:
+            self.cursor = following[-1]
+            return self.nodes[self.cursor]
+        return self.extend(self.cursor, force=force)
+
+    def back(self) -> int:
+        """Move the cursor to its parent; nothing is computed and nothing lost. Returns the node."""
+        if self.cursor != ROOT:
+            self.cursor = self.nodes[self.cursor].parent
+        return self.cursor
+
+    def extend(
+        self, parent: int, *, force: int | None = None, seed: int | None = None
+    ) -> StepRecord:
+        """A new child of ``parent``: draw (or force) the token that follows it.
+
+        ``seed`` draws with other dice than the run's. Raises StepperError for an unknown node, an
+        id outside the vocabulary, or a full context.
+        """
+        started = now_ms()
+        self._check_extend(parent, force)
+        following = self._distribution(parent)
+        sampling = now_ms()
+        context = self._context(parent, self.seed if seed is None else seed)
+        ladder = self.settings.chain.run(following.logits, context)
+        if force is None:
+            chosen = self.settings.chain.choose(ladder, context)
+        else:
+            chosen = forced(ladder, force)
+        sampled = now_ms()
+        token = self.backend.token(chosen.token_id)
+        detokenized = now_ms()
+        record = self._record(parent, ladder, chosen, token, following.kv, context)
+        total = now_ms() - started
+        known = following.forward_ms + (detokenized - sampling)
+        timing = StepTiming(
+            forward_ms=following.forward_ms,
+            sample_ms=sampled - sampling,
+            detokenize_ms=detokenized - sampled,
+            other_ms=max(0.0, total - known),
+            total_ms=total,
+            warmup=following.warmup,
+            reused=following.reused,
+            reread=following.reread,
+        )
+        record = replace(record, timing=timing)
+        self._add(record)
+        return record
+
+    def run(self, pause: Callable[[], bool] = lambda: False) -> Iterator[StepRecord]:
+        """Step from the cursor until the run stops or ``pause()``, asked between passes, is true.
+
+        Yields nothing where the run has stopped already; a ``step`` goes past a stop.
+        """
+        while not (self._ended(self.cursor) or pause()):
+            yield self.step()
+
+    def _ended(self, node: int) -> bool:
+        return node != ROOT and self.nodes[node].stop is not None and not self.children[node]
+
+    def _check_extend(self, parent: int, force: int | None) -> None:
+        if parent != ROOT and parent not in self.nodes:
+            raise StepperError(f"there is no node {parent}")
+        facts = self.backend.facts
+        if force is not None and not 0 <= force < facts.vocab_size:
+            raise StepperError(
+                f"token id {force} is outside the vocabulary 0..{facts.vocab_size - 1}"
+            )
+        limit = facts.context_length
+        if limit is not None and len(self.path_ids(parent)) >= limit:
+            raise StepperError(f"the context is full: the model reads at most {limit:,} tokens")
+
+    def _distribution(self, node: int) -> _Distribution:
+        """The logits after ``node``: known, or one pass away, or after reading its branch again."""
+        if node == ROOT:
+            for _ in self.prefill():
+                pass
+        known = self._logits.get(node)
+        if known is not None:
+            first = node == ROOT and not self.children[ROOT]
+            prefill = self.prefill_record
+            kv = prefill.kv if prefill and first else kv_state(self.backend, computed=0, cached=0)
+            return _Distribution(known, 0.0, kv, reused=not first)
+        ids = self.path_ids(node)
+        if node != ROOT and self.nodes[node].parent == self._cached_node:
+            result = self.backend.decode(ids[-1])
+            self._cached.append(ids[-1])
+            self._cached_node = node
+            self._logits.put(node, result.logits, half=self._half)
+            kv = kv_state(self.backend, computed=1, cached=len(ids) - 1)
+            return _Distribution(result.logits, result.ms, kv, warmup=result.warmup)
+        *_, read = self._read(ids, (), reason=f"node {node} again", node=node)
+        return _Distribution(self._known(node), read.total_ms, read.kv, reread=True)
+
+    def _known(self, node: int) -> FloatArray:
+        logits = self._logits.get(node)
+        if logits is None:
+            raise StepperError(
+                f"the logits after node {node} were not kept: raise the logit budget"
+            )
+        return logits
+
+    def _context(self, parent: int, seed: int) -> StageContext:
+        ids = self.path_ids(parent)
+        count = len(self._prompt.ids)
+        return StageContext(
+            prompt_ids=self._prompt.ids,
+            output_ids=tuple(ids[count:]),
+            stop_ids=frozenset(self.backend.facts.stop_ids),
+            seed=seed,
+        )
+
+    def _record(
+        self,
+        parent: int,
+        ladder: Ladder,
+        chosen: Draw,
+        token: Token,
+        kv: KVState,
+        context: StageContext,
+    ) -> StepRecord:
+        table = ladder.table(TOP_ROWS, self.backend.token, also=(chosen.token_id,))
+        row = int((table.ids == chosen.token_id).argmax())
+        position, model = context.position, ladder.model
+        return StepRecord(
+            node=self._next_node,
+            parent=parent,
+            position=position,
+            token=token,
+            draw=chosen,
+            raw_logprob=float(table.raw_logprobs[row]),
+            final_prob=float(table.probs[-1, row]),
+            rank=int(table.ranks[row]),
+            entropy_raw=model.entropy,
+            entropy_final=ladder.final.entropy,
+            log_z_raw=model.log_z,
+            varentropy_raw=model.varentropy,
+            stages=ladder.traces,
+            chain_spec=self.settings.spec,
+            seed=context.seed,
+            top=table,
+            timing=_NOT_YET,
+            kv=kv,
+            stop=self._stop(token, len(context.output_ids) + 1, position + 1),
+        )
+
+    def _stop(self, token: Token, outputs: int, length: int) -> Stop | None:
+        facts = self.backend.facts
+        if token.id in facts.stop_ids:
+            text = quote(token.bytes.decode("utf-8", "replace"), 40)
+            return Stop(
+                StopKind.STOP_TOKEN,
+                f"stop token {text} (id {token.id}), declared by {facts.stop_ids[token.id]}",
+            )
+        if outputs >= self.max_tokens:
+            return Stop(StopKind.LENGTH, f"token budget of {self.max_tokens:,} used up")
+        if facts.context_length is not None and length >= facts.context_length:
+            return Stop(StopKind.CONTEXT, f"context of {facts.context_length:,} tokens is full")
+        return None
+
+    def _add(self, record: StepRecord) -> None:
+        self.nodes[record.node] = record
+        self.children[record.node] = []
+        self.children[record.parent].append(record.node)
+        self._path_ids = [*self.path_ids(record.parent), record.token.id]
+        self._path_node = record.node
+        self._next_node = max(self._next_node, record.node + 1)
+        self.cursor = record.node
+
+    # --- looking ----------------------------------------------------------------------------
+
+    @property
+    def _prompt(self) -> PromptRecord:
+        if self.prompt is None:
+            raise StepperError("there is no prompt yet: submit one first")
+        return self.prompt
+
+    def path(self, node: int | None = None) -> list[StepRecord]:
+        """The records from the root's first child to ``node`` (default: the cursor)."""
+        found: list[StepRecord] = []
+        at = self.cursor if node is None else node
+        while at != ROOT:
+            found.append(self.nodes[at])
+            at = self.nodes[at].parent
+        return found[::-1]
+
+    def path_ids(self, node: int) -> list[int]:
+        """Token ids from the start of the prompt to ``node``, both included. Do not change it."""
+        if node != self._path_node:
+            self._path_ids = [*self._prompt.ids, *(step.token.id for step in self.path(node))]
+            self._path_node = node
+        return self._path_ids
+
+    def dense(self, node: int) -> FloatArray:
+        """The whole raw logit vector that ``node``'s token was drawn from, shape (vocab_size,).
+
+        Reads the branch again when it is no longer held.
+        """
+        if node not in self.nodes:
+            raise StepperError(f"node {node} was not drawn from a distribution")
+        return self._distribution(self.nodes[node].parent).logits
+
+    def restore(self, prompt: PromptRecord, records: Mapping[int, StepRecord], cursor: int) -> None:
+        """Take over a recorded tree, so that the run goes on in a new engine. Reads nothing yet."""
+        self._accept(prompt)
+        for node in sorted(records):
+            self._add(records[node])
+        self.cursor = cursor

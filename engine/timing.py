@@ -1,0 +1,141 @@
+"""One monotonic clock, and the figures derived from it, by the definitions of the field.
+
+Every figure is a sum of phases that were timed, or a ratio of such sums. So what lies between two
+passes, the user's thinking time above all, is in none of them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.records import PrefillRecord, PromptRecord, StepRecord
+
+
+def now_ms() -> float:
+    """Milliseconds on the one clock that every duration here is measured with."""
+    return time.perf_counter_ns() / 1e6
+
+
+class PhaseKind(StrEnum):
+    """What a stretch of the way to the first token was spent on."""
+
+    TOKENIZE = "tokenize"
+    PREFILL = "prefill"
+    SAMPLE = "sample"
+    DETOKENIZE = "detokenize"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One timed stretch. ``chunk`` is the index of the prefill chunk it is, if it is one."""
+
+    kind: PhaseKind
+    ms: float
+    chunk: int | None = None
+
+
+def phases(
+    prompt: PromptRecord | None, prefill: PrefillRecord | None, first: StepRecord | None
+) -> tuple[Phase, ...]:
+    """The stretches from submit to the first token's text, in order, as far as they are done.
+
+    The first step's own ``forward_ms`` is not among them: its pass was the prefill.
+    """
+    found: list[Phase] = []
+    if prompt is not None:
+        found.append(Phase(PhaseKind.TOKENIZE, prompt.tokenize_ms))
+    if prefill is not None:
+        found += [
+            Phase(PhaseKind.PREFILL, chunk.ms, index) for index, chunk in enumerate(prefill.chunks)
+        ]
+    if first is not None:
+        found.append(Phase(PhaseKind.SAMPLE, first.timing.sample_ms))
+        found.append(Phase(PhaseKind.DETOKENIZE, first.timing.detokenize_ms))
+    return tuple(found)
+
+
+def ttft_ms(parts: Iterable[Phase]) -> float | None:
+    """Submit to first token id: the sum of ``parts`` up to and with the first sample.
+
+    The token's text comes after its id, so detokenizing is not in it. None before there is an id.
+    """
+    total, sampled = 0.0, False
+    for part in parts:
+        if part.kind is not PhaseKind.DETOKENIZE:
+            total += part.ms
+        sampled |= part.kind is PhaseKind.SAMPLE
+    return total if sampled else None
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """A run's speed up to one node. ``None`` where the figure does not exist (yet)."""
+
+    ttft_ms: float | None
+    """Submit to first token id: tokenize + prefill + the first sample; loading is not in it."""
+    itl_ms: float | None
+    """Mean gap between tokens (also called TPOT); warm-up and reused steps left out."""
+    tps: float | None
+    """Decode tokens per second: ``(n - 1) / time of the steps after the first``, the same steps."""
+    end_to_end_tps: float | None
+    """Output tokens / (TTFT + all steps after the first), warm-up included: what the wait was.
+    None where a step reused logits, as its pass was paid for on another branch."""
+    prefill_tps: float | None
+    """Prompt tokens really computed per second of prefill."""
+    warmup_steps: int
+    """Steps after the first that were the first of their shape."""
+    reused_steps: int
+    """Steps after the first that ran no pass."""
+
+
+def counts(step: StepRecord) -> bool:
+    """Whether a decode step belongs in averages: not a warm-up, and it ran a pass of its own."""
+    return not (step.timing.warmup or step.timing.reused)
+
+
+def decode_ms(path: Sequence[StepRecord]) -> list[float]:
+    """Durations of the decode steps that count: not the first token's, not warm-up, not reused."""
+    return [step.timing.total_ms for step in path[1:] if counts(step)]
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The value that ``share`` (0..1) of ``values`` do not exceed, by nearest rank.
+
+    Always one of the values, never one in between. None of none.
+    """
+    if not values:
+        return None
+    rank = math.ceil(share * len(values))
+    return sorted(values)[min(max(rank, 1), len(values)) - 1]
+
+
+def speed(
+    prompt: PromptRecord | None, prefill: PrefillRecord | None, path: Sequence[StepRecord]
+) -> Speed:
+    """The figures of a path from the root, given its prompt and prefill."""
+    ttft = None
+    if prompt is not None and prefill is not None and path:
+        ttft = ttft_ms(phases(prompt, prefill, path[0]))
+    later = path[1:]
+    reused = sum(step.timing.reused for step in later)
+    gaps = [step.timing.total_ms for step in later if counts(step)]
+    decoding = sum(gaps)
+    whole = None if ttft is None or reused else ttft + sum(s.timing.total_ms for s in later)
+    return Speed(
+        ttft_ms=ttft,
+        itl_ms=decoding / len(gaps) if gaps else None,
+        tps=_per_second(len(gaps), decoding),
+        end_to_end_tps=_per_second(len(path), whole),
+        prefill_tps=_per_second(prefill.computed, prefill.total_ms) if prefill else None,
+        warmup_steps=sum(step.timing.warmup for step in later),
+        reused_steps=reused,
+    )
+
+
+def _per_second(count: int, ms: float | None) -> float | None:
+    """``count`` in ``ms`` as a rate; None where it would be infinite, or of nothing."""
+    return count / ms * 1000 if count and ms is not None and ms > 0 else None

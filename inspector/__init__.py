@@ -1,0 +1,1 @@
+"""The terminal inspector: the Textual app and the command line. Never imports torch."""

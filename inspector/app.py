@@ -1,0 +1,201 @@
+"""The Textual app: holds the engine's client and turns keys, clicks and records into one view."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from textual import on
+from textual.app import App
+from textual.binding import BindingType
+from textual.theme import Theme
+
+import themes
+from engine.commands import Command, Open, Restore
+from engine.process import EngineClient
+from engine.records import RunState
+from inspector.commands import KeyCommands
+from inspector.controller import Controller
+from inspector.keys import GENERAL
+from inspector.messages import Force, GoTo, NeedDense, RecordsArrived
+from inspector.options import Request
+from inspector.screens.debugger import DebuggerScreen
+
+# Records may come faster than anyone can read; keys are painted at once all the same.
+_FRAME_S = 1 / 20
+_TICK_S = 0.5
+
+
+class Inspector(App[None]):
+    """The inspector on one run. ``connect`` makes and starts a new engine client."""
+
+    TITLE = "llm-inspect"
+    CSS_PATH = "app.tcss"
+    COMMANDS = App.COMMANDS | {KeyCommands}
+    BINDINGS: ClassVar[list[BindingType]] = list(GENERAL)
+    ENABLE_COMMAND_PALETTE = True
+
+    def __init__(
+        self,
+        asked: Request,
+        client: EngineClient,
+        connect: Callable[[], EngineClient],
+        *,
+        keys: Mapping[str, str] | None = None,
+        theme: str = themes.DEFAULT,
+    ) -> None:
+        super().__init__()
+        self._asked = asked
+        self._client = client
+        self._connect = connect
+        self._keys = dict(keys or {})
+        self.controller = Controller(self._send)
+        self._paint_due = False
+        self._last_paint = 0.0
+        self._pass_began = time.monotonic()
+        self._use_theme(theme)
+
+    def _use_theme(self, wanted: str) -> None:
+        spec = themes.resolve(wanted)
+        for name in themes.names():
+            self.register_theme(Theme(**themes.load(name).textual_kwargs()))
+        self.register_theme(Theme(**spec.textual_kwargs()))
+        self.theme = spec.name
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        current = self.current_theme
+        return themes.fallback_variables(dark=current.dark, ansi=current.ansi)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        self.set_keymap(self._keys)
+        self.push_screen(DebuggerScreen())
+        self._listen(self._client)
+        for command in (self._asked.configure, self._asked.submit):
+            self._send(command)
+        self.set_interval(_TICK_S, self._tick)
+
+    def on_unmount(self) -> None:
+        self._client.notify = lambda: None
+        self._client.close()
+
+    def _send(self, command: Command) -> None:
+        self._client.send(command)
+
+    def _listen(self, client: EngineClient) -> None:
+        client.notify = lambda: self.post_message(RecordsArrived()) and None
+        # What came before anybody listened.
+        self.post_message(RecordsArrived())
+
+    def action_restart(self) -> None:
+        """A new engine that goes on with the same run; what runs now is ended."""
+        self._client.notify = lambda: None
+        self._client.kill()
+        self._client.close(grace=0.0)
+        facts = self.controller.log.facts
+        wanted = self._asked.open
+        if facts is not None and self._asked.open.backend == facts.backend:
+            # Measured again, another dtype might win, and the run would not be the same.
+            wanted = Open(wanted.backend, {**wanted.options, "dtype": facts.dtype})
+        restore: Restore | None = self.controller.restore_command()
+        self._client = self._connect()
+        self._listen(self._client)
+        for command in (wanted, self._asked.configure, restore or self._asked.submit):
+            self._send(command)
+
+    # --- records and painting ---------------------------------------------------------------------
+
+    @on(RecordsArrived)
+    def _records(self) -> None:
+        before = self.controller.log.state.state
+        self.controller.take(self._client.take())
+        state = self.controller.log.state.state
+        if state != before or self.controller.busy:
+            self._pass_began = time.monotonic()
+        wait = self._last_paint + _FRAME_S - time.monotonic()
+        if wait <= 0:
+            self.paint()
+        elif not self._paint_due:
+            self._paint_due = True
+            self.set_timer(wait, self.paint)
+
+    def _tick(self) -> None:
+        if self.controller.busy:
+            self._screen.tick(self.controller.view, self.busy_s)
+
+    @property
+    def busy_s(self) -> float | None:
+        """Seconds since the engine last gave a sign of life during a pass; None when idle."""
+        if not self.controller.busy or self.controller.log.state.state is RunState.DEAD:
+            return None
+        return time.monotonic() - self._pass_began
+
+    @property
+    def _screen(self) -> DebuggerScreen:
+        for screen in self.screen_stack:
+            if isinstance(screen, DebuggerScreen):
+                return screen
+        raise LookupError("the debugger screen is not up")
+
+    def paint(self) -> None:
+        """Show the run as it is now on every pane that can be seen."""
+        self._paint_due = False
+        self._last_paint = time.monotonic()
+        if any(isinstance(screen, DebuggerScreen) for screen in self.screen_stack):
+            self._screen.show(self.controller.view, self.busy_s)
+
+    # --- keys ---------------------------------------------------------------------------------------
+
+    def action_step(self) -> None:
+        self.controller.step()
+        self.paint()
+
+    def action_step_ten(self) -> None:
+        self.controller.run(10)
+        self.paint()
+
+    def action_back(self) -> None:
+        self.controller.back()
+        self.paint()
+
+    def action_continue(self) -> None:
+        self.controller.run()
+        self.paint()
+
+    def action_toggle(self) -> None:
+        self.controller.toggle()
+        self.paint()
+
+    def action_redraw(self) -> None:
+        self.controller.redraw()
+        self.paint()
+
+    def action_first(self) -> None:
+        self.controller.first()
+        self.paint()
+
+    def action_last(self) -> None:
+        self.controller.last()
+        self.paint()
+
+    def action_help(self) -> None:
+        if self.screen.query("HelpPanel"):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
+
+    @on(GoTo)
+    def _go_to(self, message: GoTo) -> None:
+        self.controller.go_to(message.node)
+        self.paint()
+
+    @on(Force)
+    def _force(self, message: Force) -> None:
+        self.controller.force(message.token_id)
+        self.paint()
+
+    @on(NeedDense)
+    def _need_dense(self, message: NeedDense) -> None:
+        self.controller.need_dense(message.node)

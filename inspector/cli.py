@@ -1,0 +1,119 @@
+"""The command line: which command is meant, and one clear line for everything that goes wrong.
+
+Nothing heavy is imported until a command needs it: the first screen must be up at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from inspector.options import (
+    EXIT_ENGINE,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    OneLineParser,
+    UsageError,
+    add_model_options,
+    add_prompt_options,
+    add_sampler_options,
+    load_config,
+    request,
+)
+
+PROGRAM = "llm-inspect"
+Handler = Callable[[Sequence[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``llm-inspect`` with ``argv`` (default: the process's own) and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    name = words[0] if words else ""
+    handler = COMMANDS[name][0] if name in COMMANDS else _inspect
+    try:
+        return handler(words[1:] if name in COMMANDS else words)
+    except UsageError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        if debug:
+            raise
+        print(f"{PROGRAM}: {type(error).__name__}: {error} (--debug shows more)", file=sys.stderr)
+        return EXIT_ENGINE
+
+
+def _inspect(words: Sequence[str]) -> int:
+    parser = _parser(PROGRAM, _main_help())
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("--theme", metavar="T", help="a theme's name, or a .toml file")
+    add_prompt_options(parser)
+    add_model_options(parser)
+    add_sampler_options(parser)
+    args = parser.parse_args(words)
+    if args.version:
+        from importlib.metadata import version
+
+        print(f"{PROGRAM} {version('llm-inspect-tui')}")
+        return 0
+    config = load_config(args)
+    asked = request(args, config)
+    from inspector.start import open_inspector
+
+    return open_inspector(asked, config, theme=config.pick("theme", args.theme))
+
+
+def _run(words: Sequence[str]) -> int:
+    parser = _parser(f"{PROGRAM} run", "The same engine without a screen.")
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text")
+    add_prompt_options(parser)
+    add_model_options(parser)
+    add_sampler_options(parser)
+    args = parser.parse_args(words)
+    asked = request(args, load_config(args))
+    from inspector.run import run
+
+    return run(asked, args.format)
+
+
+def _doctor(words: Sequence[str]) -> int:
+    parser = _parser(f"{PROGRAM} doctor", "What is installed, and what it can do here.")
+    parser.add_argument("--no-load", action="store_true", help="do not load the model")
+    add_model_options(parser)
+    args = parser.parse_args(words)
+    from inspector.doctor import doctor
+    from inspector.options import open_command
+
+    return doctor(open_command(args, load_config(args)), load=not args.no_load)
+
+
+COMMANDS: dict[str, tuple[Handler, str]] = {
+    "run": (_run, "the same engine without a screen: text, or one JSON object a step"),
+    "doctor": (_doctor, "what is installed, which device, what the terminal can do"),
+}
+
+
+def _parser(prog: str, description: str) -> OneLineParser:
+    parser = OneLineParser(prog=prog, description=description, allow_abbrev=False)
+    parser.add_argument("--config", metavar="F", help="configuration file")
+    return parser
+
+
+def _main_help() -> str:
+    lines = [
+        "A debugger for text generation: runs a language model one forward pass at a time.",
+        "",
+        "other commands:",
+        *(f"  {PROGRAM} {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""``llm-inspect doctor``: what is installed, which device and model, what the terminal can do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from rich.console import Console
+
+from engine.commands import Open
+from engine.process import EngineClient
+from engine.records import EngineError, LoadProgress, ModelFacts
+from inspector.config import config_file, log_file
+from inspector.options import EXIT_ENGINE, EXIT_OK
+from inspector.run import Progress
+
+_PACKAGES = ("llm-inspect-tui", "torch", "transformers", "textual", "rich", "plotext", "numpy")
+_WIDTH = 20
+
+
+def doctor(command: Open, *, load: bool) -> int:
+    """Print the report; with ``load`` the model is loaded and its dtypes are timed."""
+    for name, value in (*_installed(), *_terminal()):
+        _print(name, value)
+    if not load:
+        return EXIT_OK
+    answer = _load(command)
+    if isinstance(answer, EngineError):
+        _print("model", f"cannot be used: {answer.message}")
+        return EXIT_ENGINE
+    for name, value in _model(answer):
+        _print(name, value)
+    return EXIT_OK
+
+
+def _print(name: str, value: str) -> None:
+    print(f"{name:<{_WIDTH}} {value}", flush=True)
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    yield "python", f"{platform.python_version()} on {platform.platform()}"
+    for name in _PACKAGES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            yield name, "not installed"
+    path = config_file()
+    yield "configuration", f"{path} ({'found' if path.exists() else 'none: defaults are used'})"
+    yield "engine log", str(log_file())
+
+
+def _terminal() -> Iterator[tuple[str, str]]:
+    size = shutil.get_terminal_size()
+    kind = os.environ.get("TERM", "unset")
+    if sys.stdout.isatty():
+        yield "terminal", f"{kind}, {size.columns}x{size.lines}"
+    else:
+        yield "terminal", f"{kind}; the output is not a terminal: the inspector needs one"
+    colours = Console().color_system or "none"
+    no_color = "NO_COLOR" in os.environ
+    yield "colours", f"{colours}{', but NO_COLOR is set' if no_color else ''}"
+    yield "text encoding", sys.stdout.encoding or "unknown"
+
+
+def _load(command: Open) -> ModelFacts | EngineError:
+    client = EngineClient(log_file())
+    progress = Progress(sys.stderr)
+    client.start()
+    client.send(command)
+    try:
+        while True:
+            for record in client.take(timeout=None):
+                match record:
+                    case LoadProgress(phase, fraction, detail):
+                        progress.show(phase, fraction, detail)
+                    case ModelFacts() | EngineError():
+                        progress.clear()
+                        return record
+    finally:
+        client.close()
+
+
+def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
+    yield "model", facts.name
+    for note in facts.notes:
+        yield "", note
+    yield "identity", facts.identity
+    yield (
+        "architecture",
+        f"{facts.architecture}: {facts.layers} layers, {facts.query_heads} query heads, "
+        f"{facts.kv_heads} K/V heads of {facts.head_dim}, {facts.parameters:,} parameters",
+    )
+    context = f"{facts.context_length:,}" if facts.context_length else "—"
+    yield "vocabulary", f"{facts.vocab_size:,} (tokenizer {facts.tokenizer_size:,})"
+    yield "context", f"{context} tokens; {facts.cache_kind}"
+    yield "weights", f"{facts.weight_bytes / 2**20:,.1f} MiB in {facts.dtype} (measured)"
+    yield "device", f"{facts.device_name} ({facts.device}), {facts.threads} threads"
+    yield "dtype", f"{facts.dtype}: {facts.dtype_reason}"
+    for trial in facts.dtype_trials:
+        time = "—" if trial.matvec_ms is None else f"{trial.matvec_ms:.2f} ms a pass (measured)"
+        verdict = {True: "agrees with float32", False: "out", None: "not checked"}[trial.agrees]
+        yield f"  {trial.dtype}", f"{time}, {verdict}{': ' if trial.note else ''}{trial.note}"
+    for token_id, source in facts.stop_ids.items():
+        yield "stop token", f"id {token_id} ({source})"
+    yield "chat template", "yes" if facts.has_chat_template else "none: --chat falls back to raw"
+    yield "loaded in", f"{facts.load_ms / 1000:.2f} s (measured)"

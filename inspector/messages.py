@@ -1,0 +1,36 @@
+"""Messages between the engine's reader thread, the panes and the app."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+
+class RecordsArrived(Message):
+    """The engine client holds new records. Carries nothing, so that many become one."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, RecordsArrived)
+
+
+class GoTo(Message):
+    """Move the cursor to a node (a click on a token)."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__()
+        self.node = node
+
+
+class Force(Message):
+    """Take this token at the cursor's position instead of the drawn one: a new branch."""
+
+    def __init__(self, token_id: int) -> None:
+        super().__init__()
+        self.token_id = token_id
+
+
+class NeedDense(Message):
+    """A pane wants the whole logit vector of a node."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__()
+        self.node = node

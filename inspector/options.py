@@ -1,0 +1,204 @@
+"""Command-line options that several commands share, and the engine commands they stand for."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from engine.commands import Configure, Open, Submit
+from engine.sampling.chain import DEFAULT_PRESET, PRESETS, SpecError, effective, parse_spec
+from engine.sampling.stages import DIALS
+from inspector.config import Config, ConfigError
+
+EXIT_OK, EXIT_CHECK, EXIT_USAGE, EXIT_ENGINE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+DTYPES = ("auto", "float32", "float16", "bfloat16")
+DEFAULT_MAX_TOKENS = 256
+
+
+class UsageError(Exception):
+    """What the user asked for cannot be; one line says what to write instead."""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, without the usage in front."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def add_prompt_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt", nargs="?", help="the prompt; - reads standard input")
+    parser.add_argument("-p", "--prompt", dest="prompt_flag", metavar="PROMPT", help="the prompt")
+    parser.add_argument("--file", metavar="F", help="read the prompt from a file")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--chat", action="store_true", help="apply the model's chat template")
+    mode.add_argument("--raw", action="store_true", help="the prompt as it stands (default)")
+    parser.add_argument("--system", metavar="TEXT", help="system message (needs --chat)")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="M", help="hub id, folder or .gguf file")
+    group.add_argument("--device", default=None, metavar="D", help="auto, cpu, cuda, cuda:1, mps")
+    group.add_argument("--dtype", default=None, choices=DTYPES, help="default: measured")
+    group.add_argument("--threads", type=_positive, default=None, help="CPU threads")
+    group.add_argument("--trust-remote-code", action="store_true", help="run the model's own code")
+
+
+def add_sampler_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sampler")
+    group.add_argument("--preset", default=None, metavar="P", help=f"{', '.join(PRESETS)}")
+    group.add_argument(
+        "-s", "--sampler", default="", metavar="SPEC", help='"temperature=0.8 top_k=40", or with >'
+    )
+    group.add_argument("--seed", type=_seed, default=None, metavar="N", help="default 0")
+    group.add_argument("--max-tokens", type=_positive, default=None, metavar="N")
+    group.add_argument("--prefill-chunk", type=_positive, default=None, metavar="N")
+    for name, (_, dial) in DIALS.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}", dest=f"dial_{name}", metavar="X", help=dial.summary
+        )
+
+
+def _positive(text: str) -> int:
+    value = _whole(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = _whole(text)
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"must lie in 0 .. 2^63 - 1, not {text}")
+    return value
+
+
+def _whole(text: str) -> int:
+    with contextlib.suppress(ValueError):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"takes a whole number, not {text!r}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to load, how to sample and what to read: three engine commands."""
+
+    open: Open
+    configure: Configure
+    submit: Submit
+
+
+def request(args: argparse.Namespace, config: Config) -> Request:
+    """The engine commands that parsed arguments stand for; flags win over the file.
+
+    Raises UsageError, and does so before anything heavy is started.
+    """
+    return Request(open_command(args, config), configure_command(args, config), _submit(args))
+
+
+def open_command(args: argparse.Namespace, config: Config) -> Open:
+    """Which model to load, and how."""
+    return Open(
+        "hf",
+        {
+            "model": config.pick("model", args.model),
+            "device": config.pick("device", args.device, "auto"),
+            "dtype": config.pick("dtype", args.dtype, "auto"),
+            "threads": config.pick("threads", args.threads),
+            "trust_remote_code": args.trust_remote_code,
+        },
+    )
+
+
+def configure_command(args: argparse.Namespace, config: Config) -> Configure:
+    """The sampler settings, checked as far as they can be without a model."""
+    preset = config.pick("preset", args.preset, DEFAULT_PRESET)
+    try:
+        _, named = parse_spec(args.sampler, preset)
+        dials = _dials(args, config, named)
+        effective(preset, dials, spec=args.sampler)
+    except SpecError as error:
+        raise UsageError(str(error)) from None
+    return Configure(
+        preset=preset,
+        dials=dials,
+        spec=args.sampler,
+        seed=config.pick("seed", args.seed, 0),
+        max_tokens=config.pick("max_tokens", args.max_tokens, DEFAULT_MAX_TOKENS),
+        chunk=config.pick("prefill_chunk", args.prefill_chunk),
+    )
+
+
+def _dials(args: argparse.Namespace, config: Config, named: dict[str, Any]) -> dict[str, Any]:
+    """Dials given by their own flags, then those of the file that nothing else has set."""
+    dials: dict[str, Any] = {}
+    for name, (_, dial) in DIALS.items():
+        text = getattr(args, f"dial_{name}")
+        if text is not None:
+            try:
+                dials[name] = dial.parse(text)
+            except ValueError as error:
+                raise UsageError(f"--{name.replace('_', '-')}: {error}") from None
+            if name in named:
+                raise UsageError(f"{name} is given by a flag and in -s: choose one")
+    for name, value in config.dials.items():
+        if name not in dials and name not in named and ">" not in args.sampler:
+            dials[name] = value
+    return dials
+
+
+def _submit(args: argparse.Namespace) -> Submit:
+    text = prompt_text(args)
+    if args.system is not None and not args.chat:
+        raise UsageError("--system needs --chat: only a chat template has a place for it")
+    if not text and not args.chat:
+        raise UsageError('the prompt is empty: llm-inspect "The capital of France is"')
+    return Submit(text, chat=args.chat, system=args.system)
+
+
+def prompt_text(args: argparse.Namespace) -> str:
+    """The prompt from wherever it was given; exactly one place is allowed."""
+    given = [
+        (args.prompt, "PROMPT"),
+        (args.prompt_flag, "-p"),
+        (args.file, "--file"),
+    ]
+    there = [(value, name) for value, name in given if value is not None]
+    if not there:
+        raise UsageError('no prompt given: llm-inspect "The capital of France is" (or --file F)')
+    if len(there) > 1:
+        raise UsageError(f"the prompt is given twice: {there[0][1]} and {there[1][1]}")
+    value, name = there[0]
+    if name == "--file":
+        return _read_file(Path(value))
+    if name == "PROMPT" and value == "-":
+        return _decode(sys.stdin.buffer.read(), "standard input")
+    # Bytes of the command line that are not UTF-8 arrive as lone surrogates.
+    return _decode(value.encode("utf-8", "surrogateescape"), "the prompt")
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return _decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 (byte {error.start})") from None
+
+
+def load_config(args: argparse.Namespace) -> Config:
+    """The configuration file named by ``--config``, or the user's own where it exists."""
+    try:
+        return Config.load(Path(args.config) if args.config else None)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None

@@ -1,0 +1,81 @@
+"""How probabilities are drawn: as figures, and as stretches of the draw's cumulative bar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from textual.content import Content
+
+from engine.records import DoubleArray
+
+FIGURE = 5
+"""Cells of a probability as ``share`` writes it."""
+
+_SURVIVORS = ("▆", "▃")
+"""Survivors' stretches take turns, so that each one's ends are seen without colour."""
+_DRAWN = "█"
+_U = "▼"
+_MANY = "░"
+"""Several stretches in one cell, or survivors that are not known one by one."""
+
+
+def share(probability: float) -> str:
+    """A probability in per cent, in at most ``FIGURE`` cells; above 0 it never reads 0%."""
+    if probability <= 0.0:
+        return "0%"
+    per_cent = probability * 100
+    if per_cent < 0.005:
+        return "<.01%"
+    if per_cent < 9.995:
+        return f"{per_cent:.2f}%"
+    return f"{per_cent:.1f}%" if per_cent < 99.95 else "100%"
+
+
+@dataclass(frozen=True, eq=False)
+class DrawLine:
+    """Survivors' stretches side by side from 0 to 1.
+
+    ``probs`` are those that are known, in the order of the draw. ``stretch`` is where the drawn
+    token lies, None where that is not known; ``u`` is the number that was drawn, if one was.
+    """
+
+    probs: DoubleArray
+    stretch: tuple[float, float] | None
+    u: float | None
+
+    def u_cell(self, cells: int) -> int | None:
+        """The cell that ``u`` falls in."""
+        return None if self.u is None else min(cells - 1, int(self.u * cells))
+
+    def bar(self, cells: int, *, mark_u: bool = False) -> Content:
+        """The bar in exactly ``cells`` cells; ``mark_u`` puts a mark for ``u`` into it."""
+        if cells <= 0:
+            return Content("")
+        ends = np.cumsum(self.probs)
+        middles = (np.arange(cells) + 0.5) / cells
+        owners = np.searchsorted(ends, middles, side="right")
+        wide = self.probs * cells >= 1.0
+        glyphs = [
+            _SURVIVORS[owner % 2] if owner < wide.size and wide[owner] else _MANY
+            for owner in owners.tolist()
+        ]
+        if self.stretch is not None:
+            low, high = self.stretch
+            # At least one cell, and the one with u: the middle rule could leave it with none.
+            first = self.u_cell(cells)
+            first = min(cells - 1, int((low + high) / 2 * cells)) if first is None else first
+            mine = {first, *np.flatnonzero((middles >= low) & (middles < high)).tolist()}
+            for cell in mine:
+                glyphs[cell] = _DRAWN
+        marked = self.u_cell(cells)
+        if mark_u and marked is not None:
+            glyphs[marked] = _U
+        parts: list[tuple[str, str]] = []
+        for glyph in glyphs:
+            style = "$bar-drawn" if glyph in (_DRAWN, _U) else "$bar"
+            if parts and parts[-1][1] == style:
+                parts[-1] = (parts[-1][0] + glyph, style)
+            else:
+                parts.append((glyph, style))
+        return Content.assemble(*parts)

@@ -1,0 +1,275 @@
+"""What all panes share: lines drawn one by one, only those on screen, from a pure function.
+
+A pane subclass says what its lines are (``header``, ``rows`` and ``footer``); this class scrolls,
+caches, selects and repaints. Lines are Textual ``Content`` built without markup, so that model
+text is never parsed, and coloured by the theme's variables (``"$bar"``, ``"on $surprisal-3"``,
+``"$cut $cut-style"``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Click, Resize
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.style import Style
+
+from inspector.view import RunLog, View
+
+SELECTED = "▸"
+"""Drawn over the first cell of the selected row, where that is a space: colour is not enough."""
+
+_MUTED = {"$text-muted": "$foreground-muted", "$text-disabled": "$foreground-disabled"}
+"""Textual defines the former as ``auto 60%``, and loses the 60% on the way into a ``Content``."""
+_HIGHLIGHT = "on $block-cursor-blurred-background"
+
+
+class Rows(Protocol):
+    """Lines that are made when asked for: a list will do, and so will a whole vocabulary."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Content: ...
+
+
+class Pane(ScrollView, can_focus=True, inherit_bindings=False):
+    """One pane. Subclasses override ``rows`` and, where they like, the other hooks."""
+
+    NAME: ClassVar[str] = ""
+    """Shown in the border, the help and the palette."""
+
+    SELECTABLE: ClassVar[bool] = False
+    """Whether one row is highlighted and moved with the arrow keys. Leave its first cell blank."""
+
+    # A text selection would need the text of lines that are not drawn.
+    ALLOW_SELECT = False
+
+    # Without the gutter, a scrollbar that comes and goes would wrap the lines anew.
+    DEFAULT_CSS = "Pane { scrollbar-gutter: stable; }"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, id="pane.up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="pane.down"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="pane.page-up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="pane.page-down"),
+        Binding("home", "first", "Top", show=False, id="pane.top"),
+        Binding("end", "last", "Bottom", show=False, id="pane.bottom"),
+        Binding("enter", "choose", "Choose this row", show=False, id="pane.choose"),
+    ]
+
+    class Chosen(Message):
+        """Enter or a click on the row that was selected already."""
+
+        def __init__(self, pane: Pane, row: int) -> None:
+            super().__init__()
+            self.pane, self.row = pane, row
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.view = View(RunLog())
+        self.selected = 0
+        self._header: Sequence[Content] = ()
+        self._footer: Sequence[Content] = ()
+        self._rows: Rows = ()
+        self._followed: tuple[int, Size] | None = None
+        self._strips: dict[tuple[int, int, bool], Strip] = {}
+        self._styles: dict[str, Style] = {}
+
+    # --- what a pane says of itself -----------------------------------------------------------
+
+    def header(self, view: View, width: int) -> Sequence[Content]:
+        """Lines that stay at the top while the rest scrolls."""
+        return ()
+
+    def rows(self, view: View, width: int, height: int) -> Rows:
+        """The pane's lines, each at most ``width`` cells; ``height`` is what fits on screen."""
+        raise NotImplementedError
+
+    def footer(self, view: View, width: int) -> Sequence[Content]:
+        """Lines that stay at the bottom. Asked anew whenever another row is selected."""
+        return ()
+
+    def subtitle(self, view: View) -> str | Content:
+        """A short figure for the border."""
+        return ""
+
+    def follow(self, view: View) -> int | None:
+        """The row that belongs to the cursor, if any; brought into sight when it changes."""
+        return None
+
+    def clicked(self, row: int, x: int) -> None:
+        """A click on a row, ``x`` cells from its left edge."""
+        if self.SELECTABLE:
+            if row == self.selected:
+                self.action_choose()
+            self.select(row)
+
+    # --- drawing ------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        self.border_title = self.NAME
+        self.show(self.view)
+
+    def show(self, view: View) -> None:
+        """Draw this view from now on."""
+        self.view = view
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Make the lines again: the view, the size or something of the pane's own has changed."""
+        size = self.scrollable_content_region.size
+        width = size.width
+        if not (self.is_mounted and size.area):
+            return
+        self._header = self.header(self.view, width)
+        self._footer = self.footer(self.view, width)
+        self._rows = self.rows(self.view, width, self.body_height)
+        if self.selected >= len(self._rows):
+            self.selected = max(0, len(self._rows) - 1)
+            self._footer = self.footer(self.view, width)
+        self._strips.clear()
+        self._measure(width)
+        self.border_subtitle = self.subtitle(self.view)
+        row = self.follow(self.view)
+        if row is not None and (row, size) != self._followed:
+            # Only when it moved: who scrolled away to read must not be pulled back by a record.
+            self.scroll_to_row(row)
+            self._followed = (row, size)
+        self.refresh()
+
+    def _measure(self, width: int) -> None:
+        lines = len(self._rows) + len(self._header) + len(self._footer)
+        self.virtual_size = Size(width, lines)
+
+    def on_resize(self, event: Resize) -> None:
+        self.rebuild()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._strips.clear()
+        self._styles.clear()
+
+    def render_line(self, y: int) -> Strip:
+        width, height = self.scrollable_content_region.size
+        above, below = len(self._header), len(self._footer)
+        if y < above:
+            return self._strip(-1 - y, self._header[y], width, selected=False)
+        if y >= height - below:
+            line = y - (height - below)
+            return self._strip(-1 - above - line, self._footer[line], width, selected=False)
+        index = y - above + round(self.scroll_offset.y)
+        if index >= len(self._rows):
+            return Strip.blank(width, self.rich_style)
+        chosen = self.SELECTABLE and index == self.selected and self.has_focus
+        cached = self._strips.get((index, width, chosen))
+        if cached is not None:
+            return cached
+        return self._strip(index, self._rows[index], width, selected=chosen)
+
+    def _strip(self, index: int, line: Content, width: int, *, selected: bool) -> Strip:
+        key = (index, width, selected)
+        strip = self._strips.get(key)
+        if strip is None:
+            base = self.visual_style
+            line = line.truncate(width, ellipsis=True)
+            if selected:
+                if line.plain.startswith(" "):
+                    line = Content.styled(SELECTED, "bold") + line[1:]
+                line = line.stylize_before(f"{_HIGHLIGHT} bold")
+                base += self.style_of(_HIGHLIGHT)
+            # Not Visual.to_strips: that wraps words, and takes spaces off the ends of lines.
+            segments = [
+                Segment(text, style.rich_style)
+                for text, style in line.render(base, end="", parse_style=self.style_of)
+            ]
+            strip = Strip(segments, line.cell_length).extend_cell_length(width, base.rich_style)
+            self._strips[key] = strip
+        return strip
+
+    def style_of(self, text: str | Style) -> Style:
+        """The style that ``text`` stands for; none where a theme lacks a variable."""
+        if isinstance(text, Style):
+            return text
+        style = self._styles.get(text)
+        if style is None:
+            words = " ".join(self._word(word) for word in text.split())
+            try:
+                style = Style.parse(words)
+            except ValueError:
+                style = Style.null()
+            self._styles[text] = style
+        return style
+
+    def _word(self, word: str) -> str:
+        """One word of a style, in a form that means outside a stylesheet what it means in one."""
+        variables = self.app.theme_variables
+        if word.endswith("-style"):
+            return variables.get(word.removeprefix("$"), "none").replace("none", "")
+        if word in _MUTED:
+            word = _MUTED[word]
+            # A terminal's own colour cannot be mixed with what is behind it.
+            return "dim" if variables.get(word[1:], "").startswith("ansi_") else word
+        return word
+
+    # --- moving -------------------------------------------------------------------------------
+
+    @property
+    def body_height(self) -> int:
+        """How many rows fit between the header and the footer."""
+        fixed = len(self._header) + len(self._footer)
+        return max(1, self.scrollable_content_region.height - fixed)
+
+    def scroll_to_row(self, row: int) -> None:
+        """Scroll just enough that ``row`` is in sight."""
+        top = round(self.scroll_offset.y)
+        if row < top:
+            self.scroll_to(y=row, animate=False, force=True)
+        elif row >= top + self.body_height:
+            self.scroll_to(y=row - self.body_height + 1, animate=False, force=True)
+
+    def select(self, row: int) -> None:
+        """Select ``row`` (kept in range) and bring it into sight."""
+        self.selected = max(0, min(row, len(self._rows) - 1))
+        width = self.scrollable_content_region.width
+        before = len(self._footer)
+        self._footer = self.footer(self.view, width)
+        for line in range(max(before, len(self._footer))):
+            self._strips.pop((-1 - len(self._header) - line, width, False), None)
+        if len(self._footer) != before:
+            self._measure(width)
+        self.scroll_to_row(self.selected)
+        self.refresh()
+
+    def action_move(self, by: int) -> None:
+        if self.SELECTABLE:
+            self.select(self.selected + by)
+        else:
+            self.scroll_relative(y=by, animate=False)
+
+    def action_page(self, by: int) -> None:
+        self.action_move(by * max(1, self.body_height - 1))
+
+    def action_first(self) -> None:
+        self.action_move(-len(self._rows))
+
+    def action_last(self) -> None:
+        self.action_move(len(self._rows))
+
+    def action_choose(self) -> None:
+        if self.SELECTABLE and len(self._rows):
+            self.post_message(self.Chosen(self, self.selected))
+
+    def on_click(self, event: Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        line = offset.y - len(self._header)
+        row = line + round(self.scroll_offset.y)
+        if 0 <= line < self.body_height and row < len(self._rows):
+            self.clicked(row, offset.x)

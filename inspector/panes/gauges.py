@@ -1,0 +1,298 @@
+"""How fast it goes, against what it could be, and how sure the model was: figures over the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.content import Content
+
+from engine.records import ModelFacts, StepRecord
+from engine.roofline import Ceilings, floor_ms, step_bytes, step_flops, utilisation
+from engine.text import visible
+from engine.timing import Speed, counts, decode_ms, percentile
+from inspector.panes.base import Pane
+from inspector.panes.figures import (
+    Mark,
+    beside,
+    cut,
+    derived,
+    legend,
+    measured,
+    ms,
+    muted,
+    nats,
+    nothing,
+    percent,
+    plural,
+    rate,
+    row,
+    size,
+)
+from inspector.panes.plots import Series, plot
+from inspector.panes.steps import step_table
+from inspector.view import View
+
+LABEL = 10
+TWO_COLUMNS = 72
+EXPLAIN_FROM = 30
+TABLE_FROM = 24
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One line: a figure, notes on it (the longest that fits is shown) and its definition."""
+
+    label: str
+    figure: Content
+    notes: tuple[str, ...] = ()
+    definition: str = ""
+
+
+# --- the figures ----------------------------------------------------------------------------
+
+
+def gauges(view: View, ceilings: Ceilings | None) -> list[Gauge]:
+    """All figures, most important first."""
+    speed, path = view.speed, view.path
+    return [
+        *_speeds(speed, path),
+        _this_step(view.step),
+        _overhead(path),
+        _mbu(view.facts, path, ceilings),
+        *_memory(view),
+        _steps(speed, path),
+    ]
+
+
+def _figure(text: str, reason: str) -> Content:
+    """A derived figure, or ``—`` and why."""
+    return derived(text, "bold") if text != "—" else nothing(reason)
+
+
+def _speeds(speed: Speed, path: Sequence[StepRecord]) -> list[Gauge]:
+    gaps = decode_ms(path)
+    spread = f"p50 {ms(percentile(gaps, 0.5))}, p95 {ms(percentile(gaps, 0.95))} •" if gaps else ""
+    none_yet = "no token yet" if not path else "needs two tokens that count"
+    wait = speed.end_to_end_tps
+    whole = f"with the reading {rate(wait)} ƒ" if wait is not None else ""
+    return [
+        Gauge(
+            "TTFT",
+            _figure(ms(speed.ttft_ms), "no token yet"),
+            ("tokenize + prefill + first sample",),
+            "submit to first token id; loading and thinking time never count",
+        ),
+        Gauge(
+            "ITL",
+            _figure(ms(speed.itl_ms), none_yet),
+            tuple(filter(None, (spread,))),
+            "mean time between tokens (TPOT), warm-up and reused steps left out",
+        ),
+        Gauge(
+            "TPS",
+            _figure(rate(speed.tps), none_yet),
+            tuple(filter(None, (f"decoding; {whole}" if whole else "", whole))),
+            "(n − 1) tokens / time from the first to the last, the same steps",
+        ),
+        Gauge(
+            "prefill",
+            _figure(rate(speed.prefill_tps), "nothing read yet"),
+            (),
+            "prompt tokens really computed / time of the prefill",
+        ),
+    ]
+
+
+def _this_step(step: StepRecord | None) -> Gauge:
+    if step is None:
+        return Gauge("this step", nothing("the prompt"))
+    t = step.timing
+    rest = t.detokenize_ms + t.other_ms
+    parts = f"forward {ms(t.forward_ms)}, sample {ms(t.sample_ms)}, other {ms(rest)}"
+    why = "warm-up: " if t.warmup else "reused logits: " if t.reused else ""
+    return Gauge(
+        "this step",
+        measured(ms(t.total_ms), "bold"),
+        (why + parts, why + f"forward {ms(t.forward_ms)}", why.rstrip(": ")),
+        "forward pass + sampling + detokenizing and keeping the record",
+    )
+
+
+def _overhead(path: Sequence[StepRecord]) -> Gauge:
+    """What a step costs beside its forward pass, on average."""
+    steps = [step.timing for step in path[1:] if counts(step)]
+    total = sum(t.total_ms for t in steps)
+    if not steps or total <= 0:
+        return Gauge("overhead", nothing("needs two tokens that count"))
+    extra = sum(t.total_ms - t.forward_ms for t in steps)
+    sample = sum(t.sample_ms for t in steps) / len(steps)
+    each = extra / len(steps)
+    return Gauge(
+        "overhead",
+        derived(percent(extra / total)),
+        (f"of a step: {ms(each)} ƒ, of which sampling {ms(sample)} ƒ", f"{ms(each)} ƒ a step"),
+        "share of a step that is not the forward pass",
+    )
+
+
+def _mbu(facts: ModelFacts | None, path: Sequence[StepRecord], ceilings: Ceilings | None) -> Gauge:
+    definition = "(weights + K and V so far) / time / this machine's bandwidth"
+    if ceilings is None:
+        return Gauge("MBU", nothing("run llm-inspect bench"), (), definition)
+    if facts is None:
+        return Gauge("MBU", nothing("no model loaded"), (), definition)
+    if facts.device.partition(":")[0] != ceilings.device:
+        why = f"bench was on {ceilings.device}, this is {facts.device}"
+        return Gauge("MBU", nothing(why), (), definition)
+    steps = [s for s in path[1:] if counts(s)]
+    sizes = [s.kv.nbytes for s in steps if s.kv.nbytes is not None]
+    if not steps or len(sizes) < len(steps):
+        why = "needs two tokens that count" if not steps else "the cache's size is not known"
+        return Gauge("MBU", nothing(why), (), definition)
+    moved = sum(step_bytes(facts.weight_bytes, nbytes) for nbytes in sizes)
+    took = sum(s.timing.total_ms for s in steps)
+    reached = utilisation(moved, took, ceilings.read_bytes_per_second)
+    flops = step_flops(
+        facts.parameters, facts.layers, facts.query_heads, facts.head_dim, steps[-1].kv.seen
+    )
+    least = floor_ms(step_bytes(facts.weight_bytes, sizes[-1]), flops, ceilings)
+    note = f"this step could take {ms(least)} at best ƒ"
+    return Gauge("MBU", _figure(percent(reached), ""), (note, f"floor {ms(least)} ƒ"), definition)
+
+
+def _memory(view: View) -> list[Gauge]:
+    facts = view.facts
+    kv = view.step.kv if view.step else view.prefill.kv if view.prefill else None
+    if facts is None:
+        return [Gauge("weights", nothing("no model loaded"))]
+    cache = kv.nbytes if kv is not None else None
+    reason = visible(facts.kv_note) or "nothing read yet"
+    return [
+        Gauge(
+            "weights",
+            measured(size(facts.weight_bytes)),
+            (f"{facts.parameters:,} parameters, {facts.dtype}", facts.dtype),
+        ),
+        Gauge(
+            "KV cache",
+            measured(size(cache)) if cache is not None else nothing(reason),
+            (plural(kv.stored, "position"),) if kv is not None and cache is not None else (),
+        ),
+    ]
+
+
+def _steps(speed: Speed, path: Sequence[StepRecord]) -> Gauge:
+    counted = len(decode_ms(path))
+    out = [
+        plural(number, what)
+        for number, what in ((speed.warmup_steps, "warm-up"), (speed.reused_steps, "reused step"))
+        if number
+    ]
+    note = f"{counted:,} in the averages" + (f"; left out: {', '.join(out)}" if out else "")
+    return Gauge(
+        "steps",
+        Content(f"{len(path):,}"),
+        (note, f"{counted:,} averaged"),
+        "w warm-up, first of its shape; r reused, ran no pass; × not finite",
+    )
+
+
+# --- over the steps -------------------------------------------------------------------------
+
+
+def latency(path: Sequence[StepRecord]) -> Series:
+    """Time of each step after the first token's, whose wait is TTFT."""
+    later = path[1:]
+    skipped = {
+        index: "w" if step.timing.warmup else "r"
+        for index, step in enumerate(later)
+        if not counts(step)
+    }
+    times = [step.timing.total_ms for step in later]
+    return Series(
+        "latency",
+        "step latency",
+        times,
+        ms,
+        Mark.MEASURED,
+        "$phase-prefill",
+        skipped,
+        first_step=2,
+        nearby=True,
+    )
+
+
+def entropies(path: Sequence[StepRecord]) -> tuple[Series, Series]:
+    """How undecided the model was, and how undecided the chain left it."""
+    raw = [step.entropy_raw for step in path]
+    final = [step.entropy_final for step in path]
+    return (
+        Series("entropy", "entropy of the model", raw, nats, Mark.DERIVED, "$bar", {}),
+        Series(" final", "entropy after the chain", final, nats, Mark.DERIVED, "$secondary", {}),
+    )
+
+
+# --- the pane -------------------------------------------------------------------------------
+
+
+def gauge_lines(
+    view: View, width: int, height: int, ceilings: Ceilings | None = None
+) -> list[Content]:
+    """The whole pane."""
+    shown = gauges(view, ceilings)
+    raw, final = entropies(view.path)
+    series = (latency(view.path), raw, final)
+    if width >= TWO_COLUMNS:
+        left = max(38, min(78, width // 2))
+        right_width = width - left - 2
+        lines = _figures(shown, left, height)
+        if height >= TABLE_FROM:
+            lines += [Content(""), *step_table(view.path, left, height - len(lines) - 1)]
+        return beside(lines, _plots(series, right_width, max(len(series), height)), left)
+    lines = _figures(shown, width, 0)
+    spare = height - len(lines)
+    if spare >= len(series):
+        return [*lines, *_plots(series, width, spare)]
+    # The plots stay in sight, and as many of the figures as there is room for beside them.
+    head = max(3, height - len(series))
+    return [*lines[:head], *_plots(series, width, len(series)), *lines[head:]]
+
+
+def _plots(series: Sequence[Series], width: int, height: int) -> list[Content]:
+    """All of them below each other in ``height`` lines; what is left over goes to the first."""
+    each, more = divmod(height, len(series))
+    rooms = [each + more, *[each] * (len(series) - 1)]
+    return [
+        line for one, room in zip(series, rooms, strict=True) for line in plot(one, width, room)
+    ]
+
+
+def _figures(shown: Sequence[Gauge], width: int, height: int) -> list[Content]:
+    """The figures, with their definitions where there is room for both, and the legend."""
+    explain = height >= max(EXPLAIN_FROM, 2 * len(shown))
+    lines = []
+    for gauge in shown:
+        lines.append(row(gauge.label, LABEL, width, gauge.figure, *gauge.notes))
+        if explain and gauge.definition:
+            lines.append(cut(muted(" " * LABEL + gauge.definition), width))
+    if height > len(lines) or not height:
+        lines.append(legend(width))
+    return lines
+
+
+class GaugesPane(Pane):
+    """Speed, memory and entropy up to the cursor."""
+
+    NAME: ClassVar[str] = "Gauges"
+
+    ceilings: Ceilings | None = None
+    """What this machine can do at best, once ``llm-inspect bench`` has measured it."""
+
+    def rows(self, view: View, width: int, height: int) -> list[Content]:
+        return gauge_lines(view, width, height, self.ceilings)
+
+    def subtitle(self, view: View) -> str:
+        speed = view.speed
+        return rate(speed.tps) if speed.tps is not None else ""

@@ -1,0 +1,21 @@
+"""The one table that lists the panes, in the order of their digits."""
+
+from __future__ import annotations
+
+from inspector.panes.base import Pane
+from inspector.panes.gauges import GaugesPane
+from inspector.panes.kv import KVPane
+from inspector.panes.ladder import LadderPane
+from inspector.panes.prefill import PrefillPane
+from inspector.panes.tokens import TokensPane
+from inspector.panes.transcript import TranscriptPane
+
+PANES: tuple[tuple[str, type[Pane]], ...] = (
+    ("transcript", TranscriptPane),
+    ("ladder", LadderPane),
+    ("tokens", TokensPane),
+    ("kv", KVPane),
+    ("prefill", PrefillPane),
+    ("gauges", GaugesPane),
+)
+"""(widget id, class); the first is 1."""

@@ -1,0 +1,288 @@
+"""What the ladder draws: candidates by raw rank, and each one's fate at every stage.
+
+A step's record holds the leading candidates. With the step's whole logits, the chain is run again
+over all of them. Both are ``Rungs``, and so is what another chain would have made of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.records import (
+    KINDS,
+    DoubleArray,
+    Draw,
+    How,
+    IntArray,
+    StageTrace,
+    StepRecord,
+    Token,
+    TokenKind,
+    Vocabulary,
+)
+from engine.sampling.candidates import SamplingError
+from engine.sampling.chain import DEFAULT_PRESET, Ladder, SpecError, build
+from engine.sampling.stages import StageContext
+from inspector.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One candidate: its place in the model's own order, and its fate."""
+
+    token_id: int
+    token: Token | None
+    """None while the token's name is not known."""
+    rank: int
+    raw_logit: float
+    raw_logprob: float
+    probs: tuple[float, ...]
+    """The model's own probability, then the one after each stage."""
+    cut_by: int
+    """Index of the stage that cut it, ``SURVIVES`` or ``CUT_BY_MODEL``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """The survivors' stretches of the cumulative distribution, in the order of the draw.
+
+    Known from 0 on; what is missing up to 1 belongs to survivors that are not known here.
+    """
+
+    ids: IntArray  # (n,)
+    probs: DoubleArray  # (n,)
+
+
+class Rungs(Protocol):
+    """Candidates ordered by raw rank, made one by one when they are asked for."""
+
+    @property
+    def stages(self) -> tuple[StageTrace, ...]: ...
+    @property
+    def draw(self) -> Draw: ...
+    @property
+    def total(self) -> int | None:
+        """How many ids the model gives a logit, if known; rows may be fewer."""
+        ...
+
+    @property
+    def entropy(self) -> float:
+        """Of the model's own distribution, in nats."""
+        ...
+
+    @property
+    def largest(self) -> float:
+        """The largest probability before or after any stage: the length of a full bar."""
+        ...
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """The share of the model's and of the final distribution that the rows hold."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """What is worth saying after the last row."""
+        ...
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, row: int, /) -> Rung: ...
+    def row_of(self, token_id: int) -> int | None: ...
+    def stretches(self) -> Stretches: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """The rows that a step's record holds."""
+
+    step: StepRecord
+    total: int | None = None
+    note: str = ""
+
+    @property
+    def stages(self) -> tuple[StageTrace, ...]:
+        return self.step.stages
+
+    @property
+    def draw(self) -> Draw:
+        return self.step.draw
+
+    @property
+    def entropy(self) -> float:
+        return self.step.entropy_raw
+
+    @property
+    def largest(self) -> float:
+        return float(self.step.top.probs.max())
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        sums = self.step.top.probs.sum(axis=1)
+        return float(sums[0]), float(sums[-1])
+
+    def __len__(self) -> int:
+        return int(self.step.top.ids.size)
+
+    def __getitem__(self, row: int) -> Rung:
+        top = self.step.top
+        return Rung(
+            token_id=int(top.ids[row]),
+            token=top.tokens[row],
+            rank=int(top.ranks[row]),
+            raw_logit=float(top.raw_logits[row]),
+            raw_logprob=float(top.raw_logprobs[row]),
+            probs=tuple(top.probs[:, row].tolist()),
+            cut_by=int(top.cut_by[row]),
+        )
+
+    def row_of(self, token_id: int) -> int | None:
+        found = np.flatnonzero(self.step.top.ids == token_id)
+        return int(found[0]) if found.size else None
+
+    def stretches(self) -> Stretches:
+        top, final = self.step.top, self.step.top.probs[-1]
+        order = np.lexsort((top.ids, -final))[: np.count_nonzero(final)]
+        found = Stretches(top.ids[order], final[order])
+        draw = self.draw
+        if draw.how is How.SAMPLED and found.probs.sum() < 1.0:
+            # A stage that reorders may have put survivors first that the record does not hold.
+            at = np.flatnonzero(found.ids == draw.token_id)
+            if not at.size or abs(found.probs[: at[0]].sum() - draw.low) > 1e-6:
+                return Stretches(found.ids[:0], found.probs[:0])
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """Every id of the vocabulary, from a ladder over the whole logits."""
+
+    ladder: Ladder
+    draw: Draw
+    name: Callable[[int], Token | None]
+    note: str = ""
+
+    @property
+    def stages(self) -> tuple[StageTrace, ...]:
+        return self.ladder.traces
+
+    @property
+    def total(self) -> int:
+        return len(self.ladder.model)
+
+    @property
+    def entropy(self) -> float:
+        return self.ladder.model.entropy
+
+    @cached_property
+    def largest(self) -> float:
+        levels = (self.ladder.model, *self.ladder.after)
+        return max(float(level.probs_of(level.ids[level.order(1)[:1]])[0]) for level in levels)
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    @cached_property
+    def _ids(self) -> IntArray:
+        """All ids by raw rank; those that the model rules out come last."""
+        model = self.ladder.model
+        absent = np.ones(model.vocab_size, dtype=np.bool_)
+        absent[model.ids] = False
+        ruled_out = np.flatnonzero(absent).astype(np.int32)
+        return np.concatenate((model.ids[model.order()], ruled_out))
+
+    def __len__(self) -> int:
+        return self.ladder.model.vocab_size
+
+    def __getitem__(self, row: int) -> Rung:
+        ids = self._ids[row : row + 1]
+        token_id = int(ids[0])
+        raw = float(self.ladder.raw_logits(ids)[0])
+        return Rung(
+            token_id=token_id,
+            token=self.name(token_id),
+            rank=row + 1,
+            raw_logit=raw,
+            raw_logprob=raw - self.ladder.model.log_z,
+            probs=tuple(self.ladder.probs(ids)[:, 0].tolist()),
+            cut_by=int(self.ladder.cut_by_of(ids)[0]),
+        )
+
+    def row_of(self, token_id: int) -> int | None:
+        if not 0 <= token_id < len(self):
+            return None
+        return int(np.flatnonzero(self._ids == token_id)[0])
+
+    @cached_property
+    def _stretches(self) -> Stretches:
+        final = self.ladder.final
+        ids = final.ids[final.order()]
+        return Stretches(ids, final.probs_of(ids))
+
+    def stretches(self) -> Stretches:
+        return self._stretches
+
+
+def context_of(view: View, step: StepRecord) -> StageContext:
+    """What the stages knew when the cursor's token was drawn."""
+    return StageContext(
+        prompt_ids=view.prompt.ids if view.prompt is not None else (),
+        output_ids=tuple(one.token.id for one in view.path[:-1]),
+        stop_ids=frozenset(view.facts.stop_ids if view.facts is not None else ()),
+        seed=step.seed,
+    )
+
+
+def run_again(view: View, step: StepRecord, logits: NDArray[Any]) -> Ladder:
+    """The step's own chain over its whole logits.
+
+    Built from what each stage recorded of itself: a written chain rounds its figures.
+    """
+    values = {name: value for stage in step.stages for name, value in stage.params.items()}
+    preset = view.settings.preset if view.settings is not None else DEFAULT_PRESET
+    chain = build([stage.name for stage in step.stages], values, preset)
+    return chain.run(logits, context_of(view, step))
+
+
+def namer(step: StepRecord, vocabulary: Vocabulary | None) -> Callable[[int], Token | None]:
+    """Names for ids: from the vocabulary, or for the few that the record holds."""
+    if vocabulary is not None:
+        return vocabulary.token
+    return {token.id: token for token in step.top.tokens}.get
+
+
+def padding_note(ladder: Ladder, vocabulary: Vocabulary | None) -> str:
+    """How much of the model's mass lies on ids that the tokenizer does not have."""
+    ids = ladder.model.vocab_size
+    if vocabulary is None:
+        return ""
+    unused = np.flatnonzero(vocabulary.kinds == KINDS.index(TokenKind.UNUSED))
+    if not unused.size:
+        return ""
+    mass = float(ladder.model.probs_of(unused).sum())
+    return f"all {ids:,} ids; {unused.size:,} unused ones hold {mass:.2g} of the model's mass"
+
+
+def rungs_of(view: View) -> Rungs | None:
+    """The cursor's candidates: all of them where the whole logits are there; None at the root."""
+    step = view.step
+    if step is None:
+        return None
+    total, note = view.facts.vocab_size if view.facts is not None else None, ""
+    if view.dense is not None:
+        try:
+            ladder = run_again(view, step, view.dense.logits)
+        except (SamplingError, SpecError) as error:
+            # Such as a stage that only the engine has.
+            note = f"the chain cannot be run again here: {error}"
+        else:
+            vocabulary = view.log.vocabulary
+            name = namer(step, vocabulary)
+            return Whole(ladder, step.draw, name, padding_note(ladder, vocabulary))
+    return Recorded(step, total, note)

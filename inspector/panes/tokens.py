@@ -1,0 +1,197 @@
+"""The tokens as a table: position, id, kind, who put it there, surprisal, bytes and text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from textual.content import Content
+
+from engine.records import Origin, PromptRecord, StepRecord, Token, TokenKind
+from inspector.messages import GoTo
+from inspector.panes.base import Pane, Rows
+from inspector.panes.cells import GLYPHS, hex_bytes, kind_style, left, right, token_text
+from inspector.view import ROOT, View
+
+OUTPUT = "output"
+CURSOR = "▸"
+_MUTED = "$text-muted"
+_AHEAD = "$cut dim"
+_TEXT_AT_LEAST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column before the text: its title, its width, and where its words stand."""
+
+    title: str
+    cells: int
+    to_right: bool = False
+
+    def cell(self, text: str) -> str:
+        """``text`` in this column, and the space after it."""
+        return (right if self.to_right else left)(text, self.cells) + " "
+
+
+POSITION = Column("pos", 6, True)
+ID = Column("id", 6, True)
+KIND = Column("kind", 9)
+ORIGIN = Column("origin", 9)
+NATS = Column("nats", 6, True)
+RANK = Column("rank", 6, True)
+BYTES = Column("bytes", 12)
+WIDE_BYTES = Column("bytes", 24)
+
+_BY_WORTH = (ID, POSITION, KIND, ORIGIN, NATS, BYTES, RANK)
+"""Which columns to keep where not all have room, the most telling first."""
+_IN_ORDER = (POSITION, ID, KIND, ORIGIN, NATS, RANK, BYTES)
+
+
+def columns(width: int) -> tuple[Column, ...]:
+    """The columns that fit beside the text at this width."""
+    room = width - 1 - _TEXT_AT_LEAST
+    kept: list[Column] = []
+    for column in _BY_WORTH:
+        if column.cells + 1 > room:
+            break
+        kept.append(column)
+        room -= column.cells + 1
+    roomy = room >= WIDE_BYTES.cells - BYTES.cells + _TEXT_AT_LEAST
+    return tuple(
+        WIDE_BYTES if column is BYTES and roomy else column
+        for column in _IN_ORDER
+        if column in kept
+    )
+
+
+def heading(width: int) -> Content:
+    """The columns' titles."""
+    titles = "".join(column.cell(column.title) for column in columns(width))
+    return Content.styled(f" {titles}text", "$title").truncate(width, ellipsis=True)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """The rows of the prompt and one branch, made one by one when they are asked for."""
+
+    prompt: PromptRecord
+    steps: Sequence[StepRecord]
+    cursor: int
+    """The index of the cursor's row; at the root, of the prompt's last token."""
+    columns: tuple[Column, ...]
+
+    def __len__(self) -> int:
+        return len(self.prompt.tokens) + len(self.steps)
+
+    def node(self, row: int) -> int:
+        """The node to go to for a row: the root for all of the prompt."""
+        at = row - len(self.prompt.tokens)
+        return ROOT if at < 0 else self.steps[at].node
+
+    def __getitem__(self, row: int) -> Content:
+        at = row - len(self.prompt.tokens)
+        step = self.steps[at] if at >= 0 else None
+        token = self.prompt.tokens[row] if step is None else step.token
+        origin = OUTPUT if step is not None else self.prompt.origins[row].value
+        style = "" if row <= self.cursor or step is None else _AHEAD
+        cells = self._cells(row, token, origin, step)
+        parts: list[Content | tuple[str, str]] = [(" ", "")]
+        for column in self.columns:
+            text = column.cell(cells[column.title])
+            parts.append((text, self._style(column, token, origin) or style))
+        line = Content.assemble(*parts, token_text(token, style))
+        if row == self.cursor:
+            line = Content.styled(CURSOR, "$bar-drawn") + line[1:]
+            return line.stylize_before("bold")
+        return line
+
+    def _cells(
+        self, row: int, token: Token, origin: str, step: StepRecord | None
+    ) -> dict[str, str]:
+        return {
+            "pos": f"{row}",
+            "id": f"{token.id}",
+            "kind": f"{GLYPHS[token.kind]} {token.kind.value}",
+            "origin": origin,
+            "nats": "" if step is None else f"{step.surprisal:.2f}",
+            "rank": "" if step is None else f"{step.rank}",
+            "bytes": hex_bytes(token.bytes),
+        }
+
+    def _style(self, column: Column, token: Token, origin: str) -> str:
+        if column is KIND and token.kind is not TokenKind.NORMAL:
+            return kind_style(token.kind)
+        if column is ORIGIN and origin in (Origin.TEMPLATE, Origin.TOKENIZER):
+            return kind_style(TokenKind.ADDED)
+        return _MUTED if column in (KIND, BYTES, WIDE_BYTES) else ""
+
+
+def token_rows(view: View, width: int) -> TokenRows | None:
+    """The table at this width; None before there is a prompt."""
+    if view.prompt is None:
+        return None
+    ahead = view.ahead
+    outputs = len(view.path)
+    steps = [*view.path, *ahead]
+    return TokenRows(view.prompt, steps, len(view.prompt.tokens) + outputs - 1, columns(width))
+
+
+@lru_cache(maxsize=4)
+def _origins(prompt: PromptRecord) -> Counter[Origin]:
+    return Counter(prompt.origins)
+
+
+def counts(view: View) -> str:
+    """How many tokens there are and where they come from."""
+    if view.prompt is None:
+        return ""
+    origins = _origins(view.prompt)
+    parts = [
+        f"{origins[origin]:,} {word}"
+        for origin, word in (
+            (Origin.USER, "user"),
+            (Origin.TEMPLATE, "template"),
+            (Origin.TOKENIZER, "tokenizer"),
+        )
+        if origins[origin] or origin is Origin.USER
+    ]
+    total = f"prompt {len(view.prompt.tokens):,}"
+    if len(parts) > 1:
+        total += f" = {' + '.join(parts)}"
+    return f"{total} · output {len(view.path):,}"
+
+
+class TokensPane(Pane):
+    """Every token, one a row. Enter or a second click on a row posts ``GoTo`` with its node."""
+
+    NAME: ClassVar[str] = "Tokens"
+    SELECTABLE: ClassVar[bool] = True
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._table: TokenRows | None = None
+
+    def header(self, view: View, width: int) -> Sequence[Content]:
+        return [heading(width)] if self.scrollable_content_region.height > 1 else []
+
+    def rows(self, view: View, width: int, height: int) -> Rows:
+        cursor = self._table.cursor if self._table is not None else -1
+        self._table = token_rows(view, width)
+        if self._table is None:
+            return [Content.styled("no prompt yet", _MUTED)]
+        if self._table.cursor != cursor:
+            self.selected = self._table.cursor
+        return self._table
+
+    def subtitle(self, view: View) -> Content:
+        return Content(counts(view))
+
+    def follow(self, view: View) -> int | None:
+        return self._table.cursor if self._table is not None else None
+
+    def action_choose(self) -> None:
+        if self._table is not None:
+            self.post_message(GoTo(self._table.node(self.selected)))

@@ -1,0 +1,162 @@
+"""``llm-inspect run``: the engine without a screen, as text or as one JSON object a step."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from engine.commands import Run
+from engine.process import EngineClient
+from engine.records import (
+    EngineError,
+    LoadProgress,
+    PrefillRecord,
+    RunState,
+    StateChanged,
+    StepRecord,
+    StopKind,
+)
+from engine.text import IncrementalDecoder, visible
+from engine.timing import speed
+from inspector.config import log_file
+from inspector.options import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK, Request
+from inspector.view import ROOT, RunLog
+from sessions.export.jsonl import dumps, end_line, run_line, step_line
+
+_WIDTH = 30
+
+
+class TextOutput:
+    """The generated text as it comes; a line about speed on standard error at the end."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._decoder = IncrementalDecoder()
+        # A terminal must not obey what a model writes; a pipe gets the exact text.
+        self._safe = out.isatty()
+
+    def begin(self, log: RunLog) -> None:
+        pass
+
+    def step(self, record: StepRecord) -> None:
+        if record.stop is None or record.stop.kind is not StopKind.STOP_TOKEN:
+            self._write(self._decoder.feed(record.token.bytes))
+
+    def end(self, log: RunLog, reason: str, detail: str) -> None:
+        self._write(self._decoder.flush())
+        self._out.write("\n")
+        self._out.flush()
+        path = log.path(max(log.nodes, default=ROOT))
+        figures = speed(log.prompt, log.prefill, path)
+        words = [f"{len(path)} tokens"]
+        if figures.ttft_ms is not None:
+            words.append(f"TTFT {figures.ttft_ms:.0f} ms")
+        if figures.tps is not None:
+            words.append(f"{figures.tps:.1f} tokens/s")
+        print(f"[{', '.join(words)}; {detail or reason}]", file=sys.stderr)
+
+    def _write(self, text: str) -> None:
+        self._out.write(visible(text, newline="\n", tab="\t") if self._safe else text)
+        self._out.flush()
+
+
+class JsonOutput:
+    """The contract for programs: one ``run`` line, one ``step`` line a token, one ``end`` line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._decoder = IncrementalDecoder()
+
+    def begin(self, log: RunLog) -> None:
+        self._line(run_line(log.facts, log.prompt, log.settings))
+
+    def step(self, record: StepRecord) -> None:
+        self._line(step_line(record, text=self._decoder.feed(record.token.bytes)))
+
+    def end(self, log: RunLog, reason: str, detail: str) -> None:
+        path = log.path(max(log.nodes, default=ROOT))
+        figures = speed(log.prompt, log.prefill, path)
+        self._line(end_line(reason, detail, figures, len(path), prefill=log.prefill))
+
+    def _line(self, value: dict[str, Any]) -> None:
+        self._out.write(dumps(value) + "\n")
+        self._out.flush()
+
+
+class Progress:
+    """One line on standard error that tells how loading and reading go; gone when done."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._live = out.isatty()
+        self._phase = ""
+
+    def show(self, phase: str, fraction: float | None, detail: str) -> None:
+        if self._live:
+            filled = round(_WIDTH * (fraction or 0.0))
+            bar = "█" * filled + "░" * (_WIDTH - filled)
+            self._out.write(f"\r\x1b[K{phase} {bar} {detail}")
+        elif phase != self._phase:
+            self._out.write(f"{phase}: {detail}\n" if detail else f"{phase}\n")
+        self._phase = phase
+        self._out.flush()
+
+    def clear(self) -> None:
+        if self._live and self._phase:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+        self._phase = ""
+
+
+def run(asked: Request, form: str) -> int:
+    """Carry out the request to its end and print it. Returns the exit code."""
+    output: TextOutput | JsonOutput
+    output = JsonOutput(sys.stdout) if form == "jsonl" else TextOutput(sys.stdout)
+    client = EngineClient(log_file())
+    client.start()
+    for command in (asked.open, asked.configure, asked.submit, Run(ROOT)):
+        client.send(command)
+    try:
+        return _follow(client, output, Progress(sys.stderr))
+    except KeyboardInterrupt:
+        client.kill()
+        return EXIT_INTERRUPTED
+    finally:
+        client.close()
+
+
+def _follow(client: EngineClient, output: TextOutput | JsonOutput, progress: Progress) -> int:
+    log = RunLog()
+    begun = False
+    while True:
+        for record in client.take(timeout=None):
+            log.add(record)
+            match record:
+                case LoadProgress(phase, fraction, detail):
+                    progress.show(phase, fraction, detail)
+                case PrefillRecord():
+                    _show_prefill(progress, log, record)
+                case StepRecord():
+                    progress.clear()
+                    if not begun:
+                        output.begin(log)
+                        begun = True
+                    output.step(record)
+                    if record.stop is not None:
+                        output.end(log, record.stop.kind.value, record.stop.detail)
+                        return EXIT_OK
+                case EngineError():
+                    progress.clear()
+                    if begun:
+                        output.end(log, "error", record.message)
+                    print(f"llm-inspect: {record.message}", file=sys.stderr)
+                    return EXIT_ENGINE
+                case StateChanged(state=RunState.DEAD):
+                    return EXIT_ENGINE
+
+
+def _show_prefill(progress: Progress, log: RunLog, record: PrefillRecord) -> None:
+    total = len(log.prompt.tokens) if log.prompt else 0
+    read = record.cached + record.computed
+    if not record.done and total:
+        progress.show("reading the prompt", read / total, f"{read:,} of {total:,} tokens")

@@ -1,0 +1,155 @@
+"""The debugger screen: all panes where there is room, two at a time where there is not."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from inspector.keys import pane_binding
+from inspector.messages import Force
+from inspector.panes.base import Pane
+from inspector.panes.ladder import LadderPane
+from inspector.panes.registry import PANES
+from inspector.panes.status import StatusLine
+from inspector.view import RunLog, View
+
+WIDE = (120, 36)
+"""From this size on, columns by rows, all panes are on screen at once."""
+USABLE = (40, 12)
+"""Below this size there is only a message."""
+
+
+class TabStrip(Static):
+    """In the compact layout: which panes there are, and which one is open below."""
+
+    def show(self, active: str) -> None:
+        parts: list[Content | str] = []
+        for number, (name, pane) in enumerate(PANES, start=1):
+            style = "bold reverse" if name == active else "$cut"
+            label = Content.styled(f" {number} {pane.NAME} ", style)
+            parts.append(label.stylize(f"@click=screen.focus_pane({number})"))
+        self.update(Content("").join(parts))
+
+
+class DebuggerScreen(Screen[None]):
+    """All panes of one run."""
+
+    AUTO_FOCUS = "#ladder"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        pane_binding(number, pane.NAME) for number, (_, pane) in enumerate(PANES, start=1)
+    ]
+    HELP = """
+One press of **n** runs one forward pass of the model and shows what it did. **b** goes back:
+nothing is computed and nothing is lost.
+
+The sign behind a figure says where it comes from: **•** measured, **ƒ** derived from measured
+figures, **~** estimated. A dash (—) means that it cannot be known, or not yet.
+"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._view = View(RunLog())
+        self._open = "ladder"
+
+    def compose(self) -> ComposeResult:
+        yield StatusLine(id="status")
+        with Container(id="body"):
+            yield PANES[0][1](id=PANES[0][0])
+            yield TabStrip(id="tabs")
+            for name, pane in PANES[1:]:
+                yield pane(id=name)
+        yield Static(id="too-small")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._lay_out()
+
+    # --- layout -----------------------------------------------------------------------------------
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        width, height = self.size
+        small = width < USABLE[0] or height < USABLE[1]
+        self.set_class(small, "-small")
+        self.set_class(width >= WIDE[0] and height >= WIDE[1], "-wide")
+        if small:
+            wanted = f"{USABLE[0]}x{USABLE[1]}"
+            self.query_one("#too-small", Static).update(
+                Content(f"{width}x{height} is too small: llm-inspect needs {wanted}")
+            )
+        for name, _ in PANES:
+            self.query_one(f"#{name}").set_class(name == self._open, "-open")
+        self.query_one(TabStrip).show(self._open)
+
+    @on(events.DescendantFocus)
+    def _focused(self, event: events.DescendantFocus) -> None:
+        pane = event.widget
+        if isinstance(pane, Pane) and pane.id:
+            if pane.id != PANES[0][0]:
+                self._open = pane.id
+            if self.has_class("-zoomed"):
+                self._zoom_on(pane)
+            self._lay_out()
+            # A pane that was hidden has an old picture, or none.
+            self.call_after_refresh(self._show_panes)
+
+    def action_focus_pane(self, number: int) -> None:
+        """Give the pane with this digit the focus, and room where it has none."""
+        if 1 <= number <= len(PANES):
+            name = PANES[number - 1][0]
+            if name != PANES[0][0]:
+                self._open = name
+            self._lay_out()
+            pane = self.query_one(f"#{name}", Pane)
+            if self.has_class("-zoomed"):
+                self._zoom_on(pane)
+            self.call_after_refresh(pane.focus)
+
+    def action_zoom(self) -> None:
+        """The focused pane alone, or all again."""
+        if self.has_class("-zoomed"):
+            self.remove_class("-zoomed")
+        else:
+            focused = self.focused
+            pane = focused if isinstance(focused, Pane) else self.query_one(f"#{self._open}", Pane)
+            self._zoom_on(pane)
+        self.call_after_refresh(self._show_panes)
+
+    def _zoom_on(self, pane: Pane) -> None:
+        self.add_class("-zoomed")
+        for other in self.query(Pane):
+            other.set_class(other is pane, "-zoom")
+
+    # --- showing ----------------------------------------------------------------------------------
+
+    def show(self, view: View, busy_s: float | None) -> None:
+        """Draw this view on every pane that can be seen."""
+        self._view = view
+        with self.app.batch_update():
+            self.tick(view, busy_s)
+            self._show_panes()
+
+    def tick(self, view: View, busy_s: float | None) -> None:
+        """Only the status line: a pass is taking long."""
+        self.query_one(StatusLine).show(view, busy_s)
+
+    def _show_panes(self) -> None:
+        for pane in self.query(Pane):
+            if pane.display and pane.size.area:
+                pane.show(self._view)
+
+    @on(Pane.Chosen)
+    def _chosen(self, message: Pane.Chosen) -> None:
+        if isinstance(message.pane, LadderPane):
+            token_id = message.pane.token_id_of(message.row)
+            if token_id is not None:
+                self.post_message(Force(token_id))

@@ -1,0 +1,1 @@
+"""A run in other forms: JSON lines, one HTML page, a Markdown report, a CSV of its figures."""

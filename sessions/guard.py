@@ -1,0 +1,229 @@
+"""Opens a session file that nobody vouches for, and leaves it as it was.
+
+It is looked at in this order: is it a plain file, has it the marks of a session of a known version,
+does it hold exactly the tables of that version, is every page and every value as the schema says.
+Every refusal is one SessionError that names the file and says what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import stat
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+from sessions import migrate
+from sessions.format import (
+    APPLICATION_ID,
+    VERSION,
+    SessionError,
+    objects,
+    one_line,
+    require_sqlite,
+)
+from sessions.readonly import check, connect, damaged
+
+_MAGIC = b"SQLite format 3\x00"
+_HEADER = 100
+_LARGEST = 64 << 30
+_COPY_TRIES = 5
+_OTHER_FILES = (
+    (b"\x80", "a Python pickle, which is never opened because it could run code"),
+    (b"PK\x03\x04", "a zip archive (torch.save writes those), which is never opened"),
+    (b"\x1f\x8b", "a compressed file: decompress it first"),
+    (b"{", "JSON, perhaps an export: open the .llmi file that it came from"),
+)
+# What reading rows that break the schema's promises raises, here or in the records.
+_MEANS_DAMAGE = (
+    sqlite3.Error,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
+
+
+class Guarded:
+    """A checked session file, open for reading. Reads from several threads take turns."""
+
+    def __init__(self, path: Path, source: Path, version: int) -> None:
+        """Open ``source``: ``path`` itself, or what was made of it. Raises SessionError."""
+        self.path = path
+        self.version = version
+        """The schema version of the file itself; what is read has been brought up to date."""
+        self._lock = threading.RLock()
+        self._database: sqlite3.Connection | None = None
+        try:
+            self._database, self._clock = connect(source)
+            with self.reading() as database:
+                check(database, path, objects())
+        except sqlite3.Error as error:
+            raise damaged(path, error) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The database for one read; whatever goes wrong in it is a SessionError."""
+        with self._lock:
+            if self._database is None:
+                raise SessionError(f"{self.path} is closed: open it again")
+            self._clock.start()
+            try:
+                yield self._database
+            except _MEANS_DAMAGE as error:
+                raise damaged(self.path, error) from error
+            except MemoryError:
+                raise SessionError(f"{self.path} does not fit into memory") from None
+
+    def close(self) -> None:
+        """Let go of the file. Safe to call twice."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+
+def open_guarded(path: Path) -> Guarded:
+    """Check ``path`` and open it for reading. Raises SessionError.
+
+    A file of an older version, and one that still has its log beside it (it is being written, or
+    a crash left it so), is read from a copy in a temporary folder, which goes with the result.
+    """
+    require_sqlite()
+    version = check_header(path)
+    logged = _log_of(path) is not None
+    if version == VERSION and not logged:
+        return Guarded(path, path, version)
+    folder = Path(tempfile.mkdtemp(prefix="llm-inspect-"))
+    try:
+        source = path
+        if logged:
+            source = _settled_copy(path, folder)
+            version = check_header(source, named=path)
+        if version < VERSION:
+            source = migrate.to_current(source, version, folder)
+        guarded = Guarded(path, source, version)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, _MEANS_DAMAGE):
+            raise damaged(path, error) from None
+        if isinstance(error, OSError):
+            raise SessionError(f"{path} cannot be copied to {folder}: {error.strerror}") from None
+        raise
+    weakref.finalize(guarded, shutil.rmtree, folder, ignore_errors=True)
+    return guarded
+
+
+def check_header(path: Path, *, named: Path | None = None) -> int:
+    """The schema version that the file claims, after a look at its first bytes.
+
+    ``named`` is what messages call it. Raises SessionError for what is no session, or a newer one.
+    """
+    name = named or path
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise SessionError(f"{name} is a folder: give a session file in it")
+        if not stat.S_ISREG(found.st_mode):
+            raise SessionError(f"{name} is not a plain file: give a session file")
+        with path.open("rb") as file:
+            head = file.read(_HEADER)
+    except FileNotFoundError:
+        raise SessionError(f"there is no file {name}: see `llm-inspect sessions list`") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or one_line(error)
+        raise SessionError(f"{name} cannot be read: {reason}") from None
+    if not head:
+        raise SessionError(f"{name} is empty: nothing was saved in it")
+    if not head.startswith(_MAGIC):
+        raise SessionError(f"{name} is not a session: it is {_what(head)}")
+    if len(head) < _HEADER:
+        raise damaged(name, f"cut off after {len(head)} bytes")
+    _check_marks(name, head)
+    _check_size(name, head, found.st_size, logged=_log_of(path) is not None)
+    return int.from_bytes(head[60:64], signed=True)
+
+
+def _check_marks(name: Path, head: bytes) -> None:
+    if int.from_bytes(head[68:72]) != APPLICATION_ID:
+        raise SessionError(f"{name} is an SQLite database, but not a session of llm-inspect")
+    version = int.from_bytes(head[60:64], signed=True)
+    if version > VERSION:
+        raise SessionError(
+            f"{name} was written by a newer llm-inspect (session schema {version}; this one reads "
+            f"up to {VERSION}): upgrade llm-inspect"
+        )
+    if version < 0:
+        raise damaged(name, f"schema {version}")
+
+
+def _check_size(name: Path, head: bytes, size: int, *, logged: bool) -> None:
+    if size > _LARGEST:
+        raise SessionError(f"{name} is larger than any session ({size:,} bytes)")
+    page = int.from_bytes(head[16:18])
+    expected = int.from_bytes(head[28:32]) * (65536 if page == 1 else page)
+    # The header's count holds only where the last writer kept it; the log may hold the rest.
+    if not logged and head[24:28] == head[92:96] and size < expected:
+        raise damaged(name, f"cut off: {size:,} bytes of {expected:,}")
+
+
+def _what(head: bytes) -> str:
+    for magic, words in _OTHER_FILES:
+        if head.startswith(magic):
+            return words
+    return "something else"
+
+
+def _log_of(path: Path) -> Path | None:
+    """The write-ahead log beside ``path``, if it holds something.
+
+    The other files that SQLite knows are never used: the log's index is made anew by any reader,
+    and a rollback journal, which could make SQLite delete a file that it names, only ever matters
+    here while a finished session changes its mode.
+    """
+    log = path.with_name(path.name + "-wal")
+    try:
+        return log if log.stat().st_size > 0 else None
+    except OSError:
+        return None
+
+
+def _settled_copy(path: Path, folder: Path) -> Path:
+    """A copy of ``path`` in ``folder`` with what its log holds worked in."""
+    copy = folder / "copy.llmi"
+    for _ in range(_COPY_TRIES):
+        before = _state(path)
+        shutil.copyfile(path, copy)
+        log = _log_of(path)
+        if log is not None:
+            shutil.copyfile(log, copy.with_name(copy.name + "-wal"))
+        # A writer that moved its log into the file meanwhile would leave a mixture here.
+        if _state(path) == before:
+            break
+    else:
+        raise SessionError(f"{path} is being written too fast to be copied: try again")
+    with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as database:
+        database.execute("PRAGMA trusted_schema = OFF")
+        database.execute("PRAGMA cell_size_check = ON")
+        database.execute("PRAGMA journal_mode = DELETE")
+    return copy
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    """What changes when the main file does, or when its log begins anew."""
+    found = path.stat()
+    log = _log_of(path)
+    head = b""
+    if log is not None:
+        with log.open("rb") as file:
+            head = file.read(32)
+    return found.st_mtime_ns, found.st_size, head

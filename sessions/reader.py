@@ -1,0 +1,292 @@
+"""A saved session, open for reading: the run's records, each read from the file when asked for."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from engine.records import (
+    DenseLogits,
+    EngineError,
+    How,
+    IntArray,
+    ModelFacts,
+    Origin,
+    PrefillRecord,
+    PromptRecord,
+    Record,
+    SettingsChanged,
+    StepRecord,
+    StopKind,
+    Token,
+    Vocabulary,
+)
+from sessions import codec
+from sessions.format import SessionError
+from sessions.guard import Guarded, open_guarded
+from sessions.levels import RowsError
+from sessions.stored import StepMap, StepReader
+
+ROOT = 0
+_KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Record)}
+_WIDTHS = {2: "<f2", 4: "<f4"}
+
+Kept = TypeVar("Kept")
+
+
+def open_session(path: str | Path) -> Session:
+    """Open a session file for reading, treating it as untrusted; the file stays as it is.
+
+    Raises SessionError: one line that says what is wrong with the file and what to do.
+    """
+    guarded = open_guarded(Path(path))
+    try:
+        return Session(guarded)
+    except BaseException:
+        guarded.close()
+        raise
+
+
+class Session:
+    """One saved run. Use ``open_session``; close it when done.
+
+    Opening reads the shape of the tree. A step's row is read when it is first looked at, with its
+    neighbours', and its candidates when *they* are. Where a file's rows contradict each other,
+    looking at a step raises SessionError.
+    """
+
+    def __init__(self, file: Guarded) -> None:
+        self._file = file
+        self._reader = StepReader(file)
+        self.path = file.path
+        self.version = file.version
+        self.title, self.created, self.closed, self.writer, full = self._header()
+        self.full_logits = bool(full)
+        self.node_ids, self.parents, self.token_ids = self._tree()
+        self.children = _children(self.node_ids.tolist(), self.parents.tolist())
+        self.steps = StepMap(self._reader, self.node_ids.tolist())
+        self.facts = self._last(ModelFacts)
+        self.settings = self._last(SettingsChanged)
+        self.prefill = self._last(PrefillRecord)
+        self.prompt = self._prompt()
+
+    # --- the tree ---------------------------------------------------------------------------------
+
+    node_ids: IntArray
+    """All nodes but the root, in the order they were made, shape ``(n,)``."""
+    parents: IntArray
+    """The parent of each of ``node_ids``; 0 is the root."""
+    token_ids: IntArray
+    """The token id of each of ``node_ids``."""
+    children: dict[int, list[int]]
+    """Node -> its children, oldest first; the root is 0."""
+
+    def __len__(self) -> int:
+        return len(self.node_ids)
+
+    def step(self, node: int) -> StepRecord:
+        """The step of ``node``, as it was recorded. KeyError where there is no such node."""
+        return self.steps[node]
+
+    @property
+    def tips(self) -> list[int]:
+        """The last node of every branch, oldest first."""
+        return [node for node in self.node_ids.tolist() if not self.children[node]]
+
+    @property
+    def tip(self) -> int:
+        """The last node of the branch that was extended last; the root in an empty session."""
+        return int(self.node_ids[-1]) if len(self) else ROOT
+
+    def path_nodes(self, node: int) -> list[int]:
+        """The nodes from the root's child to ``node``."""
+        parent_of = self._parent_of
+        found = []
+        while node != ROOT:
+            found.append(node)
+            node = parent_of[node]
+        return found[::-1]
+
+    def branch(self, node: int | None = None) -> list[StepRecord]:
+        """The steps from the first token to ``node`` (default: ``tip``)."""
+        return [self.steps[one] for one in self.path_nodes(self.tip if node is None else node)]
+
+    @cached_property
+    def _parent_of(self) -> dict[int, int]:
+        return dict(zip(self.node_ids.tolist(), self.parents.tolist(), strict=True))
+
+    # --- what is read when asked for --------------------------------------------------------------
+
+    def dense(self, node: int) -> DenseLogits | None:
+        """The whole logit vector that ``node`` was drawn from, where the file holds it."""
+        with self._file.reading() as database:
+            query = "SELECT width, vector FROM logits WHERE node = ?"
+            row = database.execute(query, (node,)).fetchone()
+            if row is None:
+                return None
+            logits = np.frombuffer(row[1], _WIDTHS[row[0]]).astype(np.float32)
+            if self.facts is not None and logits.size != self.facts.vocab_size:
+                raise RowsError(f"{logits.size} logits at node {node}")
+            return DenseLogits(node, logits)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """Every token of the model, where the file holds them all (as with full logits)."""
+        if self.facts is None:
+            return None
+        with self._file.reading() as database:
+            size = self.facts.vocab_size
+            query = "SELECT id, bytes, kind FROM token WHERE key >= 0 AND key < ? ORDER BY key"
+            if database.execute(f"SELECT count(*) FROM ({query})", (size,)).fetchone()[0] < size:
+                return None
+            rows = database.execute(query, (size,))
+            return Vocabulary.pack(self._reader.token(row[0], *row) for row in rows)
+
+    @property
+    def events(self) -> Iterator[tuple[int, Record]]:
+        """What is neither prompt nor step, in order, each with the newest node when it came."""
+        with self._file.reading() as database:
+            query = "SELECT after_node, kind, body FROM event ORDER BY id"
+            rows = database.execute(query).fetchall()
+        for after, kind, body in rows:
+            if kind in _KINDS:
+                with self._file.reading():
+                    record = codec.loads(_KINDS[kind], body)
+                yield after, record
+
+    def records(self) -> Iterator[Record]:
+        """Every record in an order in which a live run sends them."""
+        events = list(self.events)
+        early = [record for after, record in events if after == ROOT]
+        yield from (one for one in early if isinstance(one, ModelFacts | SettingsChanged))
+        if self.prompt is not None:
+            yield self.prompt
+        yield from (one for one in early if not isinstance(one, ModelFacts | SettingsChanged))
+        late = [(after, record) for after, record in events if after != ROOT]
+        at = 0
+        for node in self.node_ids.tolist():
+            while at < len(late) and late[at][0] < node:
+                yield late[at][1]
+                at += 1
+            yield self.steps[node]
+        yield from (record for _, record in late[at:])
+
+    @property
+    def errors(self) -> list[EngineError]:
+        """What went wrong while it ran."""
+        return [record for _, record in self.events if isinstance(record, EngineError)]
+
+    # --- opening and closing ----------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of the file. Safe to call twice."""
+        self._file.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"Session({named})"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, Any]]:
+        yield "path", str(self.path)
+        yield "model", self.facts.name if self.facts else None
+        yield "prompt", self.prompt.text if self.prompt else None
+        yield "steps", len(self)
+        yield "branches", len(self.tips)
+        yield "closed", self.closed
+
+    def _header(self) -> tuple[str, str, str | None, str, int]:
+        with self._file.reading() as database:
+            query = "SELECT title, created, closed, writer, full_logits FROM session"
+            row: tuple[str, str, str | None, str, int] | None = database.execute(query).fetchone()
+        if row is None:
+            # The file is made blank, and named in the next moment.
+            raise SessionError(f"{self.path} is empty: nothing was saved in it")
+        return row
+
+    def _tree(self) -> tuple[IntArray, IntArray, IntArray]:
+        with self._file.reading() as database:
+            rows = database.execute(
+                "SELECT s.node, s.parent, t.id, s.how, s.stop_kind FROM step AS s "
+                "JOIN token AS t ON t.key = s.token JOIN chain AS c ON c.id = s.chain "
+                "ORDER BY s.node"
+            ).fetchall()
+            (count,) = database.execute("SELECT count(*) FROM step").fetchone()
+            if count != len(rows):
+                raise RowsError("a step names a token or a chain that there is not")
+            known = {ROOT}
+            for node, parent, _, _, _ in rows:
+                if parent not in known:
+                    raise RowsError(f"node {node} has no parent {parent}")
+                known.add(node)
+            for how, stop in {row[3:] for row in rows}:
+                How(how), stop is None or StopKind(stop)
+            columns = np.array([row[:3] for row in rows], np.int32).reshape(-1, 3)
+        return columns[:, 0], columns[:, 1], columns[:, 2]
+
+    def _last(self, cls: type[Kept]) -> Kept | None:
+        with self._file.reading() as database:
+            query = "SELECT body FROM event WHERE kind = ? ORDER BY id DESC LIMIT 1"
+            row = database.execute(query, (cls.__name__,)).fetchone()
+            found: Kept | None = None if row is None else codec.loads(cls, row[0])
+            return found
+
+    def _prompt(self) -> PromptRecord | None:
+        with self._file.reading() as database:
+            query = "SELECT text, chat, tokenize_ms, notes, extra FROM prompt"
+            row = database.execute(query).fetchone()
+            if row is None:
+                return None
+            text, chat, tokenize_ms, notes, extra = row
+            tokens, origins = self._prompt_tokens(
+                database.execute(
+                    "SELECT p.position, p.origin, p.token, t.id, t.bytes, t.kind "
+                    "FROM prompt_token AS p LEFT JOIN token AS t ON t.key = p.token "
+                    "ORDER BY p.position"
+                )
+            )
+            return codec.build(
+                PromptRecord,
+                codec.loads(dict[str, Any], extra) if extra else {},
+                text=text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text,
+                tokens=tokens,
+                origins=origins,
+                chat=bool(chat),
+                tokenize_ms=tokenize_ms,
+                notes=codec.loads(tuple[str, ...], notes),
+            )
+
+    def _prompt_tokens(
+        self, rows: Iterator[Sequence[Any]]
+    ) -> tuple[tuple[Token, ...], tuple[Origin, ...]]:
+        tokens, origins = [], []
+        for expected, (position, origin, *token) in enumerate(rows):
+            if position != expected:
+                raise RowsError(f"the prompt has no token at {expected}")
+            tokens.append(self._reader.token(*token))
+            origins.append(Origin(origin))
+        return tuple(tokens), tuple(origins)
+
+
+def _children(nodes: list[int], parents: list[int]) -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {ROOT: []}
+    children.update((node, []) for node in nodes)
+    for node, parent in zip(nodes, parents, strict=True):
+        children[parent].append(node)
+    return children

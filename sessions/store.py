@@ -1,0 +1,353 @@
+"""Writes a run into a session file as it goes: one transaction a step.
+
+A kill at any moment loses at most the step in flight. Whatever goes wrong is one SessionError; the
+run itself can go on without being saved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from engine.records import (
+    KINDS,
+    DenseLogits,
+    LoadProgress,
+    PrefillRecord,
+    PromptRecord,
+    Record,
+    StateChanged,
+    StepRecord,
+    Token,
+    Vocabulary,
+)
+from sessions import codec
+from sessions.columns import (
+    CANDIDATE_COLUMNS,
+    STAGE_COLUMNS,
+    STEP_COLUMNS,
+    ChainOfSteps,
+)
+from sessions.format import SUFFIX, SessionError, blank, one_line, sidecars
+from sessions.levels import RowsError
+from sessions.pack import chain_of, extra_fields, pack_step
+
+_KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
+_CHECKPOINT_PAGES = 1000
+
+
+def _insert(table: str, columns: tuple[str, ...]) -> str:
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+
+
+_STEP = _insert("step", STEP_COLUMNS)
+_STAGE = _insert("stage_result", STAGE_COLUMNS)
+_CANDIDATE = _insert("candidate", CANDIDATE_COLUMNS)
+_TOKEN = _insert("token", ("key", "id", "bytes", "kind"))
+
+
+class SessionWriter:
+    """One session file being written. Use from one thread at a time, and ``close`` it.
+
+    ``full_logits`` also keeps the whole vectors of DenseLogits records and the Vocabulary; without
+    it both are passed over. ``overwrite`` replaces a file that is there already. Raises
+    SessionError where the file cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        title: str = "",
+        full_logits: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self.steps = 0
+        self.failed: SessionError | None = None
+        self._full = full_logits
+        self._keys: dict[Token, int] = {}
+        self._taken: set[int] = set()
+        self._chains: dict[str, int] = {}
+        self._prompted = False
+        self._prefill: PrefillRecord | None = None
+        self._last_node = 0
+        _create(self.path, overwrite=overwrite)
+        self._database = self._open()
+        header = (1, title, _now(), _writer(), int(full_logits))
+        with self._transaction():
+            self._database.execute(
+                "INSERT INTO session (id, title, created, writer, full_logits) "
+                "VALUES (?, ?, ?, ?, ?)",
+                header,
+            )
+
+    def add(self, record: Record) -> None:
+        """Keep ``record``; when this returns, a kill does not lose it.
+
+        A prefill that is not done is kept with the record after it. After a failure every call
+        raises the same SessionError. A session holds one prompt: a second one raises SessionError
+        and leaves the session as it is.
+        """
+        if self.failed is not None:
+            raise self.failed
+        match record:
+            case LoadProgress() | StateChanged():
+                # They tell of the moment; why a run stopped is in its last step.
+                return
+            case DenseLogits() | Vocabulary() if not self._full:
+                return
+            case PrefillRecord() if not record.done:
+                self._prefill = record
+                return
+            case PromptRecord() if self._prompted:
+                raise SessionError(
+                    f"{self.path} holds one prompt already: begin another session for the next"
+                )
+        with self._transaction():
+            self._flush_prefill(record)
+            self._keep(record)
+
+    def close(self) -> None:
+        """Make it one plain file and let go of it. Safe to call twice, and after a failure."""
+        if self.failed is None and self._database is not None:
+            with self._transaction():
+                self._flush_prefill(None)
+                self._database.execute("UPDATE session SET closed = ?", (_now(),))
+            # A reader that has it open keeps it in WAL mode; it is whole all the same.
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("PRAGMA journal_mode = DELETE")
+        self._release()
+
+    def __enter__(self) -> SessionWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What was being done matters more than a disk that fills up at the very end of it.
+        with contextlib.suppress(SessionError) if error else contextlib.nullcontext():
+            self.close()
+
+    # --- records --------------------------------------------------------------------------------
+
+    def _keep(self, record: Record) -> None:
+        match record:
+            case StepRecord():
+                self._keep_step(record)
+            case PromptRecord():
+                self._keep_prompt(record)
+            case DenseLogits():
+                self._keep_logits(record)
+            case Vocabulary():
+                self._database.executemany(_TOKEN, self._new_tokens(record))
+            case _:
+                self._keep_event(record)
+
+    def _keep_step(self, step: StepRecord) -> None:
+        rows = pack_step(step, self._chain(chain_of(step)), self._key)
+        self._database.execute(_STEP, rows.step)
+        self._database.executemany(_STAGE, rows.stages)
+        self._database.executemany(_CANDIDATE, rows.candidates)
+        self._last_node = max(self._last_node, step.node)
+        self.steps += 1
+
+    def _keep_prompt(self, prompt: PromptRecord) -> None:
+        extra = extra_fields(prompt)
+        notes = codec.dumps(prompt.notes)
+        row = (1, _text(prompt.text), prompt.chat, prompt.tokenize_ms, notes)
+        self._database.execute(
+            _insert("prompt", ("id", "text", "chat", "tokenize_ms", "notes", "extra")),
+            (*row, codec.dumps(extra) if extra else None),
+        )
+        self._database.executemany(
+            _insert("prompt_token", ("position", "token", "origin")),
+            [
+                (position, self._key(token), origin.value)
+                for position, (token, origin) in enumerate(
+                    zip(prompt.tokens, prompt.origins, strict=True)
+                )
+            ],
+        )
+        self._prompted = True
+
+    def _keep_logits(self, dense: DenseLogits) -> None:
+        half = dense.logits.astype(np.float16)
+        # Half the room where nothing is lost by it: every model that runs in float16.
+        exact = np.array_equal(half.astype(np.float32), dense.logits)
+        vector = half.astype("<f2") if exact else dense.logits.astype("<f4")
+        self._database.execute(
+            "INSERT OR REPLACE INTO logits (node, width, vector) VALUES (?, ?, ?)",
+            (dense.node, vector.itemsize, vector.tobytes()),
+        )
+
+    def _keep_event(self, record: Record) -> None:
+        self._database.execute(
+            _insert("event", ("after_node", "kind", "body")),
+            (self._last_node, type(record).__name__, codec.dumps(record)),
+        )
+
+    def _flush_prefill(self, before: Record | None) -> None:
+        """Keep a prefill that was left unfinished, unless ``before`` tells all that it does."""
+        pending, self._prefill = self._prefill, None
+        told = isinstance(before, PrefillRecord) and pending and before.reason == pending.reason
+        if pending is not None and not told:
+            self._keep_event(pending)
+
+    # --- what is stored once ----------------------------------------------------------------------
+
+    def _key(self, token: Token) -> int:
+        key = self._keys.get(token)
+        if key is None:
+            key = self._new_key(token)
+            self._database.execute(_TOKEN, (key, token.id, token.bytes, _KIND_INDEX[token.kind]))
+        return key
+
+    def _new_key(self, token: Token) -> int:
+        key = -1 - len(self._keys) if token.id in self._taken else token.id
+        self._taken.add(token.id)
+        self._keys[token] = key
+        return key
+
+    def _new_tokens(self, vocabulary: Vocabulary) -> Iterator[tuple[int, int, bytes, int]]:
+        for token_id in range(len(vocabulary)):
+            token = vocabulary.token(token_id)
+            if token not in self._keys:
+                key = self._new_key(token)
+                yield key, token.id, token.bytes, _KIND_INDEX[token.kind]
+
+    def _chain(self, chain: ChainOfSteps) -> int:
+        name = codec.dumps(chain)
+        known = self._chains.get(name)
+        if known is not None:
+            return known
+        number = self._chains[name] = len(self._chains) + 1
+        self._database.execute(_insert("chain", ("id", "spec")), (number, chain.spec))
+        self._database.executemany(
+            _insert("chain_stage", ("chain", "stage", "name", "label", "params", "off", "divisor")),
+            [
+                (number, stage, one.name, one.label, codec.dumps(one.params), one.off, one.divisor)
+                for stage, one in enumerate(chain.stages)
+            ],
+        )
+        return number
+
+    # --- the file ---------------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            database = sqlite3.connect(
+                self.path, isolation_level=None, check_same_thread=False, timeout=5.0
+            )
+            database.execute("PRAGMA journal_mode = WAL")
+            # No wait for the disk at every step: a kill loses nothing, a power cut the last ones.
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        except sqlite3.Error as error:
+            raise self._fail(error) from None
+        return database
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            yield
+            self._database.execute("COMMIT")
+        except (sqlite3.Error, RowsError, OSError, TypeError, OverflowError) as error:
+            failure = self._fail(error)
+            self._release()
+            raise failure from None
+
+    def _fail(self, error: Exception) -> SessionError:
+        self.failed = SessionError(f"{self.path}: {_reason(error)}; what follows is not saved")
+        return self.failed
+
+    def _release(self) -> None:
+        # Closing rolls back what was not committed.
+        with contextlib.suppress(sqlite3.Error):
+            self._database.close()
+
+
+def _create(path: Path, *, overwrite: bool) -> None:
+    """Put a blank session at ``path``, whole or not at all."""
+    content = blank()
+    hidden = ""
+    try:
+        if not overwrite:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        handle, hidden = tempfile.mkstemp(prefix=".", suffix=f"{SUFFIX}.new", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # SQLite would replay what an earlier file of this name left beside it.
+        for sidecar in sidecars(path):
+            sidecar.unlink(missing_ok=True)
+        os.replace(hidden, path)
+    except FileExistsError:
+        raise SessionError(f"{path} is there already: choose another name") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise SessionError(f"there is no folder {path.parent}: make it first") from None
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            Path(hidden).unlink()
+        if not overwrite:
+            _remove_if_empty(path)
+        raise SessionError(f"{path} cannot be made: {_reason(error)}") from None
+
+
+def _remove_if_empty(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.stat().st_size == 0:
+            path.unlink()
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong and what to do, in a few words."""
+    text = one_line(error)
+    match getattr(error, "sqlite_errorname", ""):
+        case "SQLITE_FULL":
+            return "the disk is full: free some space"
+        case "SQLITE_READONLY" | "SQLITE_CANTOPEN" | "SQLITE_PERM" | "SQLITE_READONLY_DBMOVED":
+            return "it cannot be written any more: see who owns the file and its folder"
+        case "SQLITE_BUSY" | "SQLITE_LOCKED":
+            return "another program has locked it: close that one"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return text
+
+
+def _text(text: str) -> str | bytes:
+    """``text`` for a column of any type: bytes where it holds what UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _writer() -> str:
+    try:
+        return f"llm-inspect {version('llm-inspect-tui')}"
+    except PackageNotFoundError:
+        return "llm-inspect"
+
+
+__all__ = ["SessionError", "SessionWriter"]

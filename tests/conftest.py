@@ -1,0 +1,24 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Textual reads these when it is imported; a test must look the same on every machine.
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+os.environ["COLORTERM"] = "truecolor"
+os.environ.pop("NO_COLOR", None)
+
+
+@pytest.fixture(scope="session")
+def default_model_dir() -> Path:
+    """The folder of the default model, fetched and converted first where that is still to do."""
+    from engine.models import resolve
+
+    def quiet(phase: str, fraction: float | None, detail: str = "") -> None:
+        pass
+
+    return Path(str(resolve(None, quiet).path))
