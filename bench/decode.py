@@ -1,8 +1,9 @@
 """How fast a decode step is: transformers' generate(), a bare forward loop, and our Stepper.
 
-    python bench/decode.py [--model MODEL] [--tokens 48] [--rounds 5] [--threads N]
+    python bench/decode.py [--model MODEL] [--tokens 24] [--rounds 9] [--threads N]
 
-The three take turns in one process, so that whatever else the machine does meets them alike:
+They take short turns in one process, so that whatever else the machine does meets them alike, and
+are compared round by round; what is shown is the median of the rounds. Who takes turns:
 ``generate()`` as it comes (its own dtype, greedy), a bare loop of forward passes and argmax in the
 dtype that we chose, and the Stepper with every record kept: greedy like the others, and with the
 default sampling chain. The last line is one JSON object.
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,17 @@ class Contender:
     name: str
     dtype: str
     run: Callable[[int], list[float]]
-    gaps: list[float] = field(default_factory=list)
+    rounds: list[float] = field(default_factory=list)
+    """The median step of each round, in milliseconds."""
 
     @property
     def median(self) -> float:
-        return statistics.median(self.gaps)
+        return statistics.median(self.rounds)
+
+    def over(self, other: Contender) -> float:
+        """This one's time over the other's: the median of the rounds' own ratios."""
+        pairs = zip(self.rounds, other.rounds, strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
 class Gaps:
@@ -65,7 +73,7 @@ class Gaps:
     def between(self) -> list[float]:
         """Gaps between tokens; the first call is the prompt, and the second one's gap prefill."""
         tokens = self.times[1:]
-        return [(b - a) * 1000 for a, b in zip(tokens, tokens[1:], strict=False)]
+        return [(b - a) * 1000 for a, b in pairwise(tokens)]
 
 
 def generate(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
@@ -103,7 +111,7 @@ def bare(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
                 output = model(token.view(1, 1), use_cache=True, **{name: cache})
                 token = output.logits[0, -1].argmax()
                 times.append(time.perf_counter())
-        return [(b - a) * 1000 for a, b in zip(times, times[1:], strict=False)]
+        return [(b - a) * 1000 for a, b in pairwise(times)]
 
     return run
 
@@ -123,7 +131,7 @@ def stepper(
         for _ in range(tokens - 1):
             records.append(made.step())
             times.append(time.perf_counter())
-        return [(b - a) * 1000 for a, b in zip(times, times[1:], strict=False)]
+        return [(b - a) * 1000 for a, b in pairwise(times)]
 
     return run
 
@@ -135,7 +143,7 @@ def measure(contenders: list[Contender], tokens: int, rounds: int) -> None:
             contender = contenders[(turn + round_) % len(contenders)]
             gaps = contender.run(tokens if round_ else min(tokens, 8))
             if round_:
-                contender.gaps += gaps
+                contender.rounds.append(statistics.median(gaps))
 
 
 def machine(backend: Backend) -> dict[str, Any]:
@@ -157,15 +165,15 @@ def report(backend: Backend, contenders: list[Contender], args: argparse.Namespa
     print(f"{'':22}{'dtype':10}{'ms a token':>11}{'tokens/s':>10}{'x generate':>12}{'x bare':>8}")
     figures: list[dict[str, Any]] = []
     for one in contenders:
-        ratio, bare_ratio = theirs.median / one.median, one.median / loop.median
+        ratio, bare_ratio = theirs.over(one), one.over(loop)
         print(
             f"{one.name:22}{one.dtype:10}{one.median:11.2f}{1000 / one.median:10.1f}"
             f"{ratio:12.2f}{bare_ratio:8.3f}"
         )
-        about = {"contender": one.name, "dtype": one.dtype, "samples": len(one.gaps)}
+        about = {"contender": one.name, "dtype": one.dtype, "rounds": len(one.rounds)}
         figures += [
             {**about, "figure": "step", "value": one.median, "unit": "ms"},
-            {**about, "figure": "best step", "value": min(one.gaps), "unit": "ms"},
+            {**about, "figure": "step, best round", "value": min(one.rounds), "unit": "ms"},
             {**about, "figure": "speed over generate", "value": ratio, "unit": "ratio"},
             {**about, "figure": "time over bare loop", "value": bare_ratio, "unit": "ratio"},
         ]
@@ -183,8 +191,8 @@ def report(backend: Backend, contenders: list[Contender], args: argparse.Namespa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", help="hub id, folder or .gguf file (default: the default model)")
-    parser.add_argument("--tokens", type=int, default=48, help="tokens a turn (default 48)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns each (default 5)")
+    parser.add_argument("--tokens", type=int, default=24, help="tokens a turn (default 24)")
+    parser.add_argument("--rounds", type=int, default=9, help="turns each (default 9)")
     parser.add_argument("--threads", type=int, help="CPU threads (default: torch's own choice)")
     args = parser.parse_args()
     backend = open_backend(

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -221,13 +222,13 @@ def convert(path: Path, folder: Path, progress: Progress) -> None:
 
     where = {"gguf_file": path.name, "local_files_only": True}
     try:
-        progress("convert", None, "reading the header")
-        config = AutoConfig.from_pretrained(path.parent, **where)
-        inspect_config(config, path.name)
-        progress("convert", None, "reading the tokenizer")
-        tokenizer = AutoTokenizer.from_pretrained(path.parent, **where)
-        progress("convert", None, "reading the tensors")
-        with _counted(progress):
+        with _watched(progress):
+            progress("convert", None, "reading the header")
+            config = AutoConfig.from_pretrained(path.parent, **where)
+            inspect_config(config, path.name)
+            progress("convert", None, "reading the tokenizer")
+            tokenizer = AutoTokenizer.from_pretrained(path.parent, **where)
+            progress("convert", None, "reading the tensors")
             model, info = AutoModelForCausalLM.from_pretrained(
                 path.parent,
                 config=config,
@@ -276,8 +277,12 @@ def _true_to(header: Header, tokenizer: Any) -> None:
 
 
 @contextmanager
-def _counted(progress: Progress) -> Iterator[None]:
-    """Send transformers' progress bar over a GGUF file's tensors to `progress`."""
+def _watched(progress: Progress) -> Iterator[None]:
+    """Send transformers' progress bar over a GGUF file's tensors to `progress`.
+
+    And let it parse the header, which takes it seconds, once rather than three times.
+    """
+    import gguf as package
     import transformers.modeling_gguf_pytorch_utils as reading
 
     def counted(tensors: Iterable[Any], **_: Any) -> Iterator[Any]:
@@ -287,13 +292,14 @@ def _counted(progress: Progress) -> Iterator[None]:
             progress("convert", done / len(listed), detail)
             yield tensor
 
-    # It calls tqdm by its global name, and offers no other way to be told.
-    bar = reading.tqdm
-    reading.tqdm = counted
+    # It calls both by their global names, and offers no other way to be told.
+    theirs: Any = package
+    bar, reader = reading.tqdm, theirs.GGUFReader
+    reading.tqdm, theirs.GGUFReader = counted, lru_cache(reader)
     try:
         yield
     finally:
-        reading.tqdm = bar
+        reading.tqdm, theirs.GGUFReader = bar, reader
 
 
 def quiet() -> None:

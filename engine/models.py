@@ -107,7 +107,8 @@ def resolve(
     except (OSError, RuntimeError, ValueError) as error:  # no such home, a NUL, no permission
         raise ModelError(f"{quote(spec)} cannot be opened: {first_line(error)}") from error
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", spec) or spec.endswith(".gguf"):
-        raise ModelError(f"there is no folder or file {quote(spec)}{_near(path)}")
+        parent = "" if path.parent.is_dir() else f", nor a folder {quote(str(path.parent))}"
+        raise ModelError(f"there is no folder or file {quote(spec)}{parent}{_near(path)}")
     return _hub(spec, path, progress, offline)
 
 
@@ -167,7 +168,7 @@ def _folder(path: Path, progress: Progress, offline: bool) -> ResolvedModel:
     if made := (provenance(path) or {}).get("quantisation"):
         notes.insert(0, visible(f"dequantised from {made}"))
     return ResolvedModel(
-        path=path,
+        path=path.absolute(),
         label=visible(path.resolve().name),
         identity=f"sampled-sha256:{sampled_sha256(path, files)}",
         notes=(*notes, *_quantised_note(config)),
@@ -218,7 +219,7 @@ def _near(path: Path) -> str:
     try:
         names = [p.name for p in path.parent.iterdir() if p.is_dir() or p.suffix == ".gguf"]
     except OSError:
-        return f" (there is no folder {quote(str(path.parent))} either)"
+        return ""
     close = difflib.get_close_matches(path.name, names, n=3)
     return f"; did you mean {' or '.join(str(path.parent / n) for n in close)}?" if close else ""
 
@@ -259,12 +260,12 @@ def load(
         raise ModelError(f"unknown dtype {quote(dtype)}: give one of {', '.join(DTYPES)}")
     label = resolved.label
     progress("load", None, "starting torch")
-    raw = _read_config(resolved.path / "config.json")
-    own_code = _needs_own_code(raw, label, trust_remote_code)
-    _check_memory(label, weights_bytes(stored_weights(resolved.path), dtype), device)
-    gguf.quiet()
     where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     try:
+        raw = _read_config(resolved.path / "config.json")
+        own_code = _needs_own_code(raw, label, trust_remote_code)
+        _check_memory(label, weights_bytes(stored_weights(resolved.path), dtype), device)
+        gguf.quiet()
         from transformers import AutoConfig, AutoTokenizer
 
         config = AutoConfig.from_pretrained(resolved.path, **where)

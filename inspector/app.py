@@ -67,11 +67,13 @@ class Inspector(App[None]):
         current = self.current_theme
         return themes.fallback_variables(dark=current.dark, ansi=current.ansi)
 
+    def get_default_screen(self) -> DebuggerScreen:
+        return DebuggerScreen()
+
     # --- life -----------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
         self.set_keymap(self._keys)
-        self.push_screen(DebuggerScreen())
         self._listen(self._client)
         for command in (self._asked.configure, self._asked.submit):
             self._send(command)
@@ -96,7 +98,7 @@ class Inspector(App[None]):
         self._client.close(grace=0.0)
         facts = self.controller.log.facts
         wanted = self._asked.open
-        if facts is not None and self._asked.open.backend == facts.backend:
+        if facts is not None and "dtype" in wanted.options:
             # Measured again, another dtype might win, and the run would not be the same.
             wanted = Open(wanted.backend, {**wanted.options, "dtype": facts.dtype})
         restore: Restore | None = self.controller.restore_command()
@@ -105,7 +107,7 @@ class Inspector(App[None]):
         for command in (wanted, self._asked.configure, restore or self._asked.submit):
             self._send(command)
 
-    # --- records and painting ---------------------------------------------------------------------
+    # --- records and painting -------------------------------------------------------------------
 
     @on(RecordsArrived)
     def _records(self) -> None:
@@ -146,7 +148,7 @@ class Inspector(App[None]):
         if any(isinstance(screen, DebuggerScreen) for screen in self.screen_stack):
             self._screen.show(self.controller.view, self.busy_s)
 
-    # --- keys ---------------------------------------------------------------------------------------
+    # --- keys -----------------------------------------------------------------------------------
 
     def action_step(self) -> None:
         self.controller.step()

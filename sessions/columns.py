@@ -18,6 +18,7 @@ STEP_COLUMNS = (
     *("final_prob", "rank", "entropy_raw", "entropy_final", "log_z_raw", "varentropy_raw"),
     *("weight_sum", "raw_logprobs", "raw_probs", "chain", "seed"),
     *("forward_ms", "sample_ms", "detokenize_ms", "other_ms", "total_ms", "warmup", "reused"),
+    "reread",
     *("kv_seen", "kv_stored", "kv_bytes", "kv_computed", "kv_cached", "kv_block_size"),
     *("stop_kind", "stop_detail", "extra"),
 )
@@ -39,7 +40,9 @@ KNOWN_FIELDS: dict[type[Any], frozenset[str]] = {
         "log_z_raw varentropy_raw stages chain_spec seed top timing kv stop"
     ),
     Draw: _fields("token_id how u low high"),
-    StepTiming: _fields("forward_ms sample_ms detokenize_ms other_ms total_ms warmup reused"),
+    StepTiming: _fields(
+        "forward_ms sample_ms detokenize_ms other_ms total_ms warmup reused reread"
+    ),
     KVState: _fields("seen stored nbytes computed cached block_size"),
     TopTable: _fields("ids raw_logits raw_logprobs probs cut_by ranks tokens"),
     PromptRecord: _fields("text tokens origins chat tokenize_ms notes"),

@@ -49,15 +49,10 @@ def divisor_of(trace: StageTrace) -> float | None:
 
 def scaled(logits: FloatArray, divisor: float | None) -> FloatArray:
     """Logits after a stage that divides by ``divisor``. Part of the format: never change it."""
-    if divisor is None or logits.size == 0:
+    if divisor is None:
         return logits
-    largest = logits.max()
-    shifted = (logits.astype(np.float64) - largest) / divisor
-    values = shifted + largest / divisor
-    limit = np.finfo(np.float32).max
-    chosen = values if np.abs(values).max() < limit else shifted
-    result: FloatArray = np.maximum(chosen, -limit).astype(np.float32)
-    return result
+    with np.errstate(over="ignore", divide="ignore"):
+        return logits / np.float32(divisor)
 
 
 def alive_at(cut_by: NDArray[np.int8], level: int) -> Mask:

@@ -57,7 +57,7 @@ def pack_step(step: StepRecord, chain: int, key: Callable[[Token], int]) -> Step
         *(step.final_prob, step.rank, step.entropy_raw, step.entropy_final, step.log_z_raw),
         *(step.varentropy_raw, model.weight_sum, logprobs, model.probs, chain, _seed(step.seed)),
         *(timing.forward_ms, timing.sample_ms, timing.detokenize_ms, timing.other_ms),
-        *(timing.total_ms, timing.warmup, timing.reused),
+        *(timing.total_ms, timing.warmup, timing.reused, timing.reread),
         *(kv.seen, kv.stored, kv.nbytes, kv.computed, kv.cached, kv.block_size),
         *((stop.kind.value, stop.detail) if stop else (None, None)),
         _extra_of(step),

@@ -84,6 +84,7 @@ CREATE TABLE step (
     total_ms REAL NOT NULL,
     warmup INTEGER NOT NULL,
     reused INTEGER NOT NULL,
+    reread INTEGER NOT NULL,
     kv_seen INTEGER NOT NULL,
     kv_stored INTEGER NOT NULL,
     kv_bytes INTEGER,
@@ -153,7 +154,7 @@ SELECT
         ELSE 'normal'
     END AS kind,
     s.how, s.u, s.raw_logprob, s.final_prob, s.rank, s.entropy_raw, s.entropy_final,
-    s.seed, c.spec AS chain, s.forward_ms, s.sample_ms, s.total_ms, s.warmup, s.reused,
+    s.seed, c.spec AS chain, s.forward_ms, s.sample_ms, s.total_ms, s.warmup, s.reused, s.reread,
     s.kv_stored, s.kv_bytes, s.kv_computed, s.kv_cached, s.stop_kind, s.stop_detail
 FROM step AS s JOIN token AS t ON t.key = s.token JOIN chain AS c ON c.id = s.chain;
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -82,6 +82,7 @@ class SessionWriter:
         self._prompted = False
         self._prefill: PrefillRecord | None = None
         self._last_node = 0
+        self._closed = False
         _create(self.path, overwrite=overwrite)
         self._database = self._open()
         header = (1, title, _now(), _writer(), int(full_logits))
@@ -99,8 +100,25 @@ class SessionWriter:
         raises the same SessionError. A session holds one prompt: a second one raises SessionError
         and leaves the session as it is.
         """
+        self.add_all((record,))
+
+    def add_all(self, records: Iterable[Record]) -> None:
+        """Keep many records at once, all or none, as ``add`` would."""
         if self.failed is not None:
             raise self.failed
+        if self._closed:
+            raise SessionError(f"{self.path} is closed: begin another session")
+        listed = list(records)
+        prompts = sum(isinstance(record, PromptRecord) for record in listed)
+        if prompts + self._prompted > 1:
+            raise SessionError(
+                f"{self.path} holds one prompt already: begin another session for the next"
+            )
+        with self._transaction():
+            for record in listed:
+                self._take(record)
+
+    def _take(self, record: Record) -> None:
         match record:
             case LoadProgress() | StateChanged():
                 # They tell of the moment; why a run stopped is in its last step.
@@ -110,17 +128,15 @@ class SessionWriter:
             case PrefillRecord() if not record.done:
                 self._prefill = record
                 return
-            case PromptRecord() if self._prompted:
-                raise SessionError(
-                    f"{self.path} holds one prompt already: begin another session for the next"
-                )
-        with self._transaction():
-            self._flush_prefill(record)
-            self._keep(record)
+        self._flush_prefill(record)
+        self._keep(record)
 
     def close(self) -> None:
         """Make it one plain file and let go of it. Safe to call twice, and after a failure."""
-        if self.failed is None and self._database is not None:
+        if self._closed:
+            return
+        self._closed = True
+        if self.failed is None:
             with self._transaction():
                 self._flush_prefill(None)
                 self._database.execute("UPDATE session SET closed = ?", (_now(),))

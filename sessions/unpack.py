@@ -69,10 +69,9 @@ class StepRow:
     def timing(self) -> StepTiming:
         names = ("forward_ms", "sample_ms", "detokenize_ms", "other_ms", "total_ms")
         known = dict(zip(names, self.columns("forward_ms", "total_ms"), strict=True))
-        warmup, reused = self.columns("warmup", "reused")
-        return codec.build(
-            StepTiming, self.part("timing"), **known, warmup=bool(warmup), reused=bool(reused)
-        )
+        flags = ("warmup", "reused", "reread")
+        known.update(zip(flags, map(bool, self.columns("warmup", "reread")), strict=True))
+        return codec.build(StepTiming, self.part("timing"), **known)
 
     def kv(self) -> KVState:
         names = ("seen", "stored", "nbytes", "computed", "cached", "block_size")

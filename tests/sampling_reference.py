@@ -117,7 +117,7 @@ def xtc(logits: Logits, threshold: float) -> list[int]:
     above = [i for i in order if probs[i] >= threshold]
     if threshold > 0.5 or len(above) < 2:
         return sorted(order.tolist())
-    return sorted(set(order.tolist()) - set(int(i) for i in above[:-1]))
+    return sorted(set(order.tolist()) - {int(i) for i in above[:-1]})
 
 
 def mirostat_v2(logits: Logits, mu: float) -> list[int]:

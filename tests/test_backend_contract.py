@@ -5,10 +5,11 @@ A new backend adds one line to ``OPENERS``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +46,15 @@ PROMPT = [5, 9, 30, 12, 7, 44, 3, 21, 8]
 """More positions than the tiny models' sliding windows hold."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Threads that wait for each other over a few numbers only get in each other's way."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module", params=OPENERS)
 def opened(request: pytest.FixtureRequest) -> Backend:
     return OPENERS[request.param]()
@@ -69,16 +79,16 @@ def assert_alike(found: FloatArray, expected: FloatArray) -> None:
 
 def rewind(backend: Backend, count: int) -> bool:
     """Take ``count`` positions back; False where the backend may, and does, refuse."""
-    length = backend.length
+    length, refusal = backend.length, ""
     try:
         backend.rollback(count)
     except BackendError as error:
+        refusal = str(error)
+    if refusal:
         assert not backend.facts.can_rewind
-        assert "read again" in str(error)
-        assert backend.length == length
-        return False
-    assert backend.length == length - count
-    return True
+        assert "read again" in refusal
+    assert backend.length == (length if refusal else length - count)
+    return not refusal
 
 
 def test_a_pass_gives_finite_float32_logits_of_the_whole_vocabulary(backend: Backend) -> None:
@@ -312,7 +322,7 @@ OPERATIONS = st.lists(
 
 
 @settings(
-    max_examples=25,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -464,6 +464,12 @@ def test_a_repository_with_its_own_code_is_not_run(folder: Path) -> None:
     assert not mark.exists()
 
 
+def test_a_folder_that_went_away_is_one_line(folder: Path) -> None:
+    resolved = resolve(str(folder))
+    shutil.rmtree(folder)
+    assert "is not a model folder (no config.json)" in message(lambda: load(resolved))
+
+
 def test_an_unknown_type_names_the_version(folder: Path) -> None:
     import transformers
 
@@ -482,7 +488,7 @@ def test_an_unknown_type_names_the_version(folder: Path) -> None:
         ("  ", "the model's name is empty"),
         ("./tinny", 'there is no folder or file "./tinny"; did you mean tiny?'),
         ("tiny.guf.gguf", "there is no folder or file"),
-        ("nowhere/at/all", '(there is no folder "nowhere/at" either)'),
+        ("nowhere/at/all", ', nor a folder "nowhere/at"'),
         ("a\0b", '"a␀b"'),
         ("\x1b[2J/a/b", '"␛[2J/a/b"'),
         ("tiny/model.safetensors", "is one file of a model: give the folder tiny"),

@@ -212,7 +212,9 @@ def test_kept_sets_equal_the_plain_reference(name):
     assert tally.swapped == 0 or "typical" in name
 
 
-@pytest.mark.parametrize("name", ["top_k, ties kept", "top_p, reach", "min_p, logit", "top_n_sigma"])
+@pytest.mark.parametrize(
+    "name", ["top_k, ties kept", "top_p, reach", "min_p, logit", "top_n_sigma"]
+)
 def test_kept_sets_equal_the_plain_reference_at_full_size(name):
     make, plain, dial = REFERENCES[name]
     rng = np.random.default_rng(5)

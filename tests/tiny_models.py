@@ -73,9 +73,7 @@ def gpt2() -> Any:
 
 def qwen3() -> Any:
     """Heads wider than hidden / heads."""
-    return _built(
-        transformers.Qwen3ForCausalLM, transformers.Qwen3Config(**_DECODER, head_dim=16)
-    )
+    return _built(transformers.Qwen3ForCausalLM, transformers.Qwen3Config(**_DECODER, head_dim=16))
 
 
 def gemma3() -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.records import Draw, How
 from engine.sampling.candidates import Candidates, SamplingError
@@ -32,11 +33,18 @@ def uniform(seed: int, position: int, purpose: Purpose = Purpose.TOKEN, index: i
 
     ``index`` tells apart several numbers of one purpose at one position.
     """
+    return float(uniforms(seed, position, 1, purpose, index)[0])
+
+
+def uniforms(
+    seed: int, position: int, count: int, purpose: Purpose, index: int = 0
+) -> NDArray[np.float64]:
+    """``count`` doubles in [0, 1) in a row; the first is ``uniform`` of the same arguments."""
     bits = np.random.Philox(
         key=np.array([seed & _MASK_64, purpose], dtype=np.uint64),
         counter=np.array([0, position, index, 0], dtype=np.uint64),
     )
-    return float(np.random.Generator(bits).random())
+    return np.random.Generator(bits).random(count)
 
 
 def draw(final: Candidates, u: float) -> Draw:

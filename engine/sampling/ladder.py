@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine.records import CUT_BY_MODEL, SURVIVES, CutArray, Draw, How, StageTrace, Token, TopTable
 from engine.sampling.candidates import Candidates, SamplingError
-from engine.sampling.draw import Purpose, argmax, draw, stretch, uniform
+from engine.sampling.draw import Purpose, argmax, draw, uniform
 from engine.sampling.stages import Stage, StageContext, Temperature
 
 
@@ -144,8 +144,9 @@ class Chain:
 
 
 def forced(ladder: Ladder, token_id: int) -> Draw:
-    """The draw of a token that the user chose; its stretch is where u would have had to fall."""
-    return Draw(token_id, How.FORCED, None, *stretch(ladder.final, token_id))
+    """The draw of a token that the user chose: ``[0, final probability)``, no u, no place."""
+    probability = float(ladder.final.probs_of(np.array([token_id]))[0])
+    return Draw(token_id, How.FORCED, None, 0.0, probability)
 
 
 def _trace(one: Stage, before: Candidates, after: Candidates) -> StageTrace:

@@ -62,21 +62,24 @@ def kind_style(kind: TokenKind) -> str:
     return _STYLES[kind]
 
 
-def token_text(token: Token | None, style: str = "") -> Content:
+def token_parts(token: Token | None, style: str = "") -> tuple[tuple[str, str], ...]:
     """A token as it stands in a list: ordinary text in quotes, so that its spaces can be seen.
 
     What is not ordinary text (special, unused, a piece of a character) has no quotes, and its
     kind's style instead of ``style``.
     """
     if token is None:
-        return Content.styled(UNKNOWN, "dim")
+        return ((UNKNOWN, "dim"),)
     unused = token.kind is TokenKind.UNUSED
     shown = label(token.id, token.bytes, "unused" if unused else "normal")
     if token.kind in (TokenKind.NORMAL, TokenKind.ADDED) and token.bytes:
-        return Content.assemble(
-            ('"', "dim"), (shown, style or kind_style(token.kind)), ('"', "dim")
-        )
-    return Content.styled(shown, kind_style(token.kind) or style)
+        return (('"', "dim"), (shown, style or kind_style(token.kind)), ('"', "dim"))
+    return ((shown, kind_style(token.kind) or style),)
+
+
+def token_text(token: Token | None, style: str = "") -> Content:
+    """A token by itself, as in a list."""
+    return Content.assemble(*token_parts(token, style))
 
 
 def hex_bytes(data: bytes) -> str:

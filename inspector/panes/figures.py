@@ -104,7 +104,7 @@ def percent(share: float | None) -> str:
         return NOTHING
     if 0 < share < 0.001:
         return "<0.1%"
-    return f"{share * 100:.1f}%" if 0 < share < 0.09995 else f"{share * 100:.0f}%"
+    return f"{share * 100:.1f}%" if 0 < share < 0.0995 else f"{share * 100:.0f}%"
 
 
 def plural(number: int, thing: str) -> str:

@@ -31,12 +31,13 @@ from inspector.panes.figures import (
     size,
 )
 from inspector.panes.plots import Series, plot
-from inspector.panes.steps import step_table
+from inspector.panes.steps import forward, step_table
 from inspector.view import View
 
 LABEL = 10
 TWO_COLUMNS = 72
 EXPLAIN_FROM = 30
+EXPLAIN_WIDTH = 76
 TABLE_FROM = 24
 
 
@@ -110,12 +111,12 @@ def _this_step(step: StepRecord | None) -> Gauge:
         return Gauge("this step", nothing("the prompt"))
     t = step.timing
     rest = t.detokenize_ms + t.other_ms
-    parts = f"forward {ms(t.forward_ms)}, sample {ms(t.sample_ms)}, other {ms(rest)}"
+    parts = f"forward {forward(step)}, sample {ms(t.sample_ms)}, other {ms(rest)}"
     why = "warm-up: " if t.warmup else "reused logits: " if t.reused else ""
     return Gauge(
         "this step",
         measured(ms(t.total_ms), "bold"),
-        (why + parts, why + f"forward {ms(t.forward_ms)}", why.rstrip(": ")),
+        (why + parts, why + f"forward {forward(step)}", why.rstrip(": ")),
         "forward pass + sampling + detokenizing and keeping the record",
     )
 
@@ -271,7 +272,7 @@ def _plots(series: Sequence[Series], width: int, height: int) -> list[Content]:
 
 def _figures(shown: Sequence[Gauge], width: int, height: int) -> list[Content]:
     """The figures, with their definitions where there is room for both, and the legend."""
-    explain = height >= max(EXPLAIN_FROM, 2 * len(shown))
+    explain = width >= EXPLAIN_WIDTH and height >= max(EXPLAIN_FROM, 2 * len(shown))
     lines = []
     for gauge in shown:
         lines.append(row(gauge.label, LABEL, width, gauge.figure, *gauge.notes))

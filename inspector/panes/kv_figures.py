@@ -158,7 +158,9 @@ def _pass(view: View, kv: KVState | None) -> list[Content]:
     if kv is None:
         return [nothing("none yet")]
     if view.step is not None and view.step.timing.reused:
-        return [Content("none: the logits were kept"), Content("none")]
+        # Nothing ran, so the cache is as the last pass left it, which may be another branch's.
+        elsewhere = "; the cache is another branch's" if kv.seen != view.step.position else ""
+        return [Content(f"none: the logits were kept{elsewhere}"), Content(f"none{elsewhere}")]
     parts = f"{count(kv.cached)} cached + {count(kv.computed)} computed"
     total = kv.cached + kv.computed
     return [Content(f"{parts} = {plural(total, 'position')}"), Content(parts)]

@@ -18,7 +18,7 @@ from engine.records import CUT_BY_MODEL, SURVIVES, DenseLogits, StepRecord, Voca
 from inspector.messages import NeedDense
 from inspector.panes.bars import FIGURE, share
 from inspector.panes.base import Pane, Rows
-from inspector.panes.cells import left, right, token_text
+from inspector.panes.cells import left, right, token_parts
 from inspector.panes.ladder_draw import detail, draw_lines, signed
 from inspector.panes.ladder_plan import (
     FINAL,
@@ -65,21 +65,20 @@ class LadderRows:
     def line(self, rung: Rung) -> Content:
         """The row of one candidate."""
         made, drawn = self.plan, rung.token_id == self.rungs.draw.token_id
-        parts: list[Content | tuple[str, str]] = [(" ", "")]
-        for text, cells in (
+        numbers = (
             (f"{rung.rank}", made.rank),
             (f"{rung.token_id}", made.id),
             (signed(rung.raw_logprob, 2), made.logprob),
-        ):
-            if cells:
-                parts.append((right(text, cells) + " ", _MUTED))
+        )
+        words = "".join(f"{right(text, cells)} " for text, cells in numbers if cells)
+        parts = [(f" {words}", _MUTED)]
         if made.model:
             parts += self._model(rung, drawn)
         for column in made.stages:
             parts += self._stage(rung, column, drawn)
         parts.append(self._final(rung, drawn))
         alive = rung.cut_by == SURVIVES
-        parts.append(token_text(rung.token, _DRAWN if drawn else "" if alive else _CUT))
+        parts += token_parts(rung.token, _DRAWN if drawn else "" if alive else _CUT)
         line = Content.assemble(*parts)
         return line.stylize_before("bold") if drawn else line
 
@@ -118,7 +117,8 @@ class LadderRows:
             return f"{DRAWN} {figure} ", _DRAWN
         if rung.cut_by == SURVIVES:
             return f"  {figure} ", ""
-        if rung.cut_by in [column.index for column in self.plan.stages]:
+        shown = [column.index for column in self.plan.stages]
+        if rung.cut_by in shown or (rung.cut_by == CUT_BY_MODEL and self.plan.model):
             return " " * (FINAL + 1), ""
         name = "model" if rung.cut_by == CUT_BY_MODEL else self.rungs.stages[rung.cut_by].name
         return left(f"{CUT} {short_name(name, FINAL - 2)}", FINAL) + " ", _CUT
@@ -134,7 +134,7 @@ def tail(rungs: Rungs, loading: bool) -> str:
     more = "" if rungs.total is None else f"{rungs.total - len(rungs):,} "
     raw, final = (share(max(0.0, 1.0 - held)) for held in rungs.shown)
     state = rungs.note or ("loading the rest…" if loading else "↓ loads them")
-    return f"{more}more tokens hold {raw} of the model's mass, {final} of the final: {state}"
+    return f"{more}more tokens: {raw} raw mass, {final} final mass · {state}"
 
 
 def footer_height(height: int) -> int:

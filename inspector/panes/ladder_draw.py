@@ -21,6 +21,17 @@ def signed(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}".replace("-", "−").replace("inf", "∞")
 
 
+def exact(probability: float) -> str:
+    """A probability to six digits after the point, or in exponent form where those say little."""
+    if probability == 0.0:
+        return "0"
+    return (
+        f"{probability:.6f}"
+        if probability >= 1e-3
+        else f"{probability:.4e}".replace("e-0", "e−").replace("e-", "e−")
+    )
+
+
 def draw_line(rungs: Rungs) -> DrawLine:
     """The draw on the survivors' cumulative distribution."""
     draw, known = rungs.draw, rungs.stretches()
@@ -70,7 +81,7 @@ def fate(rung: Rung, rungs: Rungs) -> str:
         return "ruled out by the model"
     if rung.cut_by == SURVIVES:
         return "survives"
-    return f"cut by {rungs.stages[rung.cut_by].label} (stage {rung.cut_by + 1})"
+    return f"cut by {rungs.stages[rung.cut_by].label}"
 
 
 def detail(rungs: Rungs, row: int, width: int, *, roomy: bool) -> list[Content]:
@@ -81,12 +92,13 @@ def detail(rungs: Rungs, row: int, width: int, *, roomy: bool) -> list[Content]:
     who = f" rank {rung.rank:,} · "
     figures = (
         f"logit {signed(rung.raw_logit, 4)} · logprob {signed(rung.raw_logprob, 4)}"
-        f" · final p {rung.probs[-1]:.6f}"
+        f" · final p {exact(rung.probs[-1])}"
     )
     what = fate(rung, rungs)
     token = token_text(rung.token)
     if roomy:
-        first = Content.assemble((f"{who}id {rung.token_id} · {what} · ", _MUTED), token)
+        stage = f" (stage {rung.cut_by + 1})" if rung.cut_by >= 0 else ""
+        first = Content.assemble((f"{who}id {rung.token_id} · {what}{stage} · ", _MUTED), token)
         second = Content.styled(f" raw {figures}", _MUTED)
         return [cut(first, width), cut(second, width)]
     line = Content.styled(f"{who}{figures} · {what}", _MUTED)

@@ -174,18 +174,15 @@ def head(rungs: Rungs, made: Plan, height: int) -> list[Content]:
     names = [
         short_name(one.name, column.cells) for one, column in zip(shown, made.stages, strict=True)
     ]
-    hidden = [
-        *([f"+{made.after} stages▸"] if made.after else []),
-        *([f"◂+{made.before} stages"] if made.before else []),
-    ]
     titles = made.titles("rank", "id", "raw")
     if height < SHORT:
-        lines = [made.line(titles, "model", names, "drawn", " ".join(["text", *hidden]))]
+        hidden = " ".join(["text", *_hidden(made, "")])
+        lines = [made.line(titles, "model", names, "drawn", hidden)]
     else:
         values = [
             value_of(one, column.cells) for one, column in zip(shown, made.stages, strict=True)
         ]
-        beside = [*hidden, *[""] * 4]
+        beside = [*_hidden(made, " stages"), *[""] * 4]
         lines = [
             made.line(titles, "model", names, "drawn", "text"),
             made.line(made.titles("", "", "logprob"), "raw p", values, "final p", beside[0]),
@@ -194,6 +191,14 @@ def head(rungs: Rungs, made: Plan, height: int) -> list[Content]:
             lines.append(made.line(right(label, made.prefix - 2), model, stages, "", beside[at]))
     *above, last = [Content.styled(clip(line, made.width), "$title") for line in lines]
     return [*above, last.stylize("underline")]
+
+
+def _hidden(made: Plan, what: str) -> list[str]:
+    """Which stages are out of sight; ``[`` and ``]`` bring them in."""
+    return [
+        *([f"+{made.after}{what}▸"] if made.after else []),
+        *([f"◂+{made.before}{what}"] if made.before else []),
+    ]
 
 
 def _figures(

@@ -15,6 +15,7 @@ from inspector.panes.sparks import NOT_FINITE, chart, dots, finite, spark
 CHART_FROM = 4
 AXIS = 10
 WIDEST = 3
+SMALLEST_SPAN = 1e-6
 LEAST = 8
 """With fewer steps than this the figures make way for the drawing."""
 
@@ -151,7 +152,7 @@ def _chart(series: Series, width: int, height: int) -> list[Content]:
     lines = []
     for index, line in enumerate(drawn):
         value = high - (high - low) * index / tall
-        named = index == 0 or (tall >= 6 and index == tall // 2)
+        named = index == 0 or (tall >= 6 and index * 2 == tall)
         label = right(muted(series.text(value)), AXIS) if named else Content(" " * AXIS)
         lines.append(Content.assemble(label, ("┤" if named else "│", MUTED), line))
     lines.append(_steps(shown, series.text(low) if low else "0", room))
@@ -176,15 +177,15 @@ def _letters_under(series: Series, row: str, width: int) -> str:
 def _steps(series: Series, low: str, width: int) -> Content:
     """The line below a chart: the foot of the scale, and which steps stand above."""
     first, last = f"{series.first_step:,}", f"{series.first_step + len(series.values) - 1:,}"
-    span = len(series.values) * _each(series, width)
-    steps = first if first == last else first.ljust(max(len(first) + 1, span - len(last))) + last
+    at = min((len(series.values) - 1) * _each(series, width), width - len(last))
+    steps = first if first == last else first.ljust(max(len(first) + 1, at)) + last
     line = right(muted(low), AXIS) + muted("┴" + steps)
     return cut(fit(AXIS + 1 + width, line + muted(" step"), line), AXIS + 1 + width)
 
 
 def bounds(low: float, high: float) -> tuple[float, float]:
     """Round numbers just outside of ``low`` and ``high``: the ends of an axis."""
-    span = high - low if high > low else abs(high) or 1.0
+    span = max(high - low if high > low else abs(high), SMALLEST_SPAN)
     unit = 10.0 ** math.floor(math.log10(span))
     step = next(unit * part for part in (0.1, 0.2, 0.5, 1) if span / (unit * part) <= 20)
     return math.floor(low / step) * step, math.ceil(high / step) * step

@@ -43,7 +43,7 @@ def prefill_lines(view: View, width: int, height: int) -> list[Content]:
     if view.facts is None:
         return loading(view.log.loading, width)
     if view.prompt is None:
-        return [muted("no prompt yet"), *_load(view, None, width)]
+        return [cut(muted("no prompt yet"), width), *_load(view, None, width)]
     first = view.path[0] if view.path else None
     parts = phases(view.prompt, view.prefill, first)
     total = ttft_ms(parts)
@@ -193,7 +193,7 @@ def _load(view: View, ttft: float | None, width: int) -> list[Content]:
 def loading(progress_now: LoadProgress | None, width: int) -> list[Content]:
     """What is shown while there is no model yet."""
     if progress_now is None:
-        return [muted("the model is not loaded yet")]
+        return [cut(muted("the model is not loaded yet"), width)]
     phase = visible(progress_now.phase)
     lines = [cut(Content.styled(phase, "bold"), width)]
     if progress_now.fraction is not None:

@@ -29,7 +29,10 @@ from engine.records import (
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import DEFAULT_PRESET, Ladder, SpecError, build
 from engine.sampling.stages import StageContext
+from inspector.panes.bars import share
 from inspector.view import View
+
+_CHUNK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +152,20 @@ class Recorded:
         top, final = self.step.top, self.step.top.probs[-1]
         order = np.lexsort((top.ids, -final))[: np.count_nonzero(final)]
         found = Stretches(top.ids[order], final[order])
-        draw = self.draw
-        if draw.how is How.SAMPLED and found.probs.sum() < 1.0:
+        if found.probs.sum() < 1.0 - 1e-9 and not self._in_order(found):
             # A stage that reorders may have put survivors first that the record does not hold.
-            at = np.flatnonzero(found.ids == draw.token_id)
-            if not at.size or abs(found.probs[: at[0]].sum() - draw.low) > 1e-6:
-                return Stretches(found.ids[:0], found.probs[:0])
+            return Stretches(found.ids[:0], found.probs[:0])
         return found
+
+    def _in_order(self, found: Stretches) -> bool:
+        """Whether the survivors that the record holds can be the first ones of the draw."""
+        final = self.step.top.probs[-1]
+        if (np.diff(final[final > 0.0]) > 0.0).any():
+            return False
+        at = np.flatnonzero(found.ids == self.draw.token_id)
+        if self.draw.how is How.FORCED or not at.size:
+            return True
+        return bool(abs(found.probs[: at[0]].sum() - self.draw.low) < 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,18 +211,35 @@ class Whole:
         return self.ladder.model.vocab_size
 
     def __getitem__(self, row: int) -> Rung:
-        ids = self._ids[row : row + 1]
-        token_id = int(ids[0])
-        raw = float(self.ladder.raw_logits(ids)[0])
-        return Rung(
-            token_id=token_id,
-            token=self.name(token_id),
-            rank=row + 1,
-            raw_logit=raw,
-            raw_logprob=raw - self.ladder.model.log_z,
-            probs=tuple(self.ladder.probs(ids)[:, 0].tolist()),
-            cut_by=int(self.ladder.cut_by_of(ids)[0]),
-        )
+        chunk, at = divmod(row, _CHUNK)
+        made = self._chunks.get(chunk)
+        if made is None:
+            made = self._chunks[chunk] = self._make(chunk * _CHUNK)
+        return made[at]
+
+    @cached_property
+    def _chunks(self) -> dict[int, list[Rung]]:
+        return {}
+
+    def _make(self, start: int) -> list[Rung]:
+        """A page of rungs at once: numpy costs a call as much as it costs a page."""
+        ids = self._ids[start : start + _CHUNK]
+        raw = self.ladder.raw_logits(ids).tolist()
+        probs = self.ladder.probs(ids).T.tolist()
+        cut_by = self.ladder.cut_by_of(ids).tolist()
+        log_z = self.ladder.model.log_z
+        return [
+            Rung(
+                token_id=token_id,
+                token=self.name(token_id),
+                rank=start + at + 1,
+                raw_logit=raw[at],
+                raw_logprob=raw[at] - log_z,
+                probs=tuple(probs[at]),
+                cut_by=cut_by[at],
+            )
+            for at, token_id in enumerate(ids.tolist())
+        ]
 
     def row_of(self, token_id: int) -> int | None:
         if not 0 <= token_id < len(self):
@@ -222,8 +249,8 @@ class Whole:
     @cached_property
     def _stretches(self) -> Stretches:
         final = self.ladder.final
-        ids = final.ids[final.order()]
-        return Stretches(ids, final.probs_of(ids))
+        order = final.order()
+        return Stretches(final.ids[order], final.probs[order])
 
     def stretches(self) -> Stretches:
         return self._stretches
@@ -266,7 +293,7 @@ def padding_note(ladder: Ladder, vocabulary: Vocabulary | None) -> str:
     if not unused.size:
         return ""
     mass = float(ladder.model.probs_of(unused).sum())
-    return f"all {ids:,} ids; {unused.size:,} unused ones hold {mass:.2g} of the model's mass"
+    return f"all {ids:,} ids; unused: {unused.size:,}, with {share(mass)} of the raw mass"
 
 
 def rungs_of(view: View) -> Rungs | None:

@@ -40,7 +40,7 @@ def placed(start: float, end: float, width: int) -> str:
     """
     if width <= 0 or not (math.isfinite(start) and math.isfinite(end)) or end < start:
         return " " * max(0, width)
-    start, end = max(0.0, start), min(1.0, end)
+    start, end = (min(max(share, 0.0), 1.0) for share in (start, end))
     first = int(start * width + 0.5)
     if first >= width:
         return " " * (width - 1) + (AT_THE_END if end > start else " ")
@@ -82,8 +82,8 @@ def _column(value: float | None, height: int, high: float) -> str:
         return " " * height
     if not math.isfinite(value):
         return NOT_FINITE.rjust(height)
-    share = value / high if high > 0 else 0.0
-    eighths = min(max(round(share * height * 8), 1 if value > 0 else 0), height * 8)
+    share = min(max(value / high, 0.0), 1.0) if high > 0 else 0.0
+    eighths = max(round(share * height * 8), 1 if value > 0 else 0)
     full, rest = divmod(eighths, 8)
     return ((UP[rest] if rest else "") + UP[-1] * full).rjust(height)
 
@@ -107,5 +107,5 @@ def dots(values: Sequence[float | None], height: int, low: float, high: float) -
 def _level(value: float | None, steps: int, low: float, high: float) -> int | None:
     if value is None or not math.isfinite(value):
         return None
-    share = (value - low) / (high - low) if high > low else 0.5
-    return min(max(int(share * steps), 0), steps - 1)
+    share = min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
+    return min(int(share * steps), steps - 1)

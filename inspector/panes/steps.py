@@ -3,42 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from textual.content import Content
 
 from engine.records import StepRecord
 from engine.text import visible_bytes
-from inspector.panes.figures import MUTED, cut, heading, ms, muted, right
+from inspector.panes.figures import MUTED, NOTHING, cut, heading, ms, muted, right
 
-COLUMNS = (("step", 6), ("total", 9), ("forward", 9), ("sample", 9), ("other", 9), ("entropy", 9))
-FINAL = ("final", 7)
+COLUMNS = (
+    ("step", 6),
+    ("total", 9),
+    ("forward", 9),
+    ("sample", 9),
+    ("other", 9),
+    ("entropy", 9),
+    ("final", 7),
+)
+TOKEN = 12
+"""Cells that a token's text must have to be shown at all."""
 
 
 def step_table(path: Sequence[StepRecord], width: int, height: int) -> list[Content]:
     """The newest steps of ``path``, with a title and column names, in ``height`` lines."""
     rows = height - 2
-    if rows < 1 or not path:
+    widths = [cells for _, cells in COLUMNS]
+    columns = sum(end <= width for end in accumulate(widths))
+    if rows < 1 or not path or columns < 2:
         return []
-    names = Content("").join(right(muted(name), cells) for name, cells in (*COLUMNS, FINAL))
-    names += muted("    token")
-    first = max(0, len(path) - rows)
-    title = "Steps: times •, entropy in nats ƒ"
-    lines = [heading(title, width), cut(names, width)]
-    lines += [
-        cut(_row(number, path[number - 1]), width) for number in range(first + 1, len(path) + 1)
+    token = width - sum(widths) >= TOKEN
+    names = Content("").join(right(muted(name), cells) for name, cells in COLUMNS[:columns])
+    lines = [
+        heading("Steps: times •, entropy in nats ƒ", width),
+        cut(names + muted("    token") if token else names, width),
     ]
+    first = max(0, len(path) - rows)
+    for number, step in enumerate(path[first:], start=first + 1):
+        texts = _texts(number, step)[:columns]
+        cells = [right(Content(text), wide) for text, wide in zip(texts, widths, strict=False)]
+        line = Content.assemble(*cells, (_why(step), MUTED))
+        lines.append(cut(line + f" {visible_bytes(step.token.bytes)}" if token else line, width))
     return lines
 
 
-def _row(number: int, step: StepRecord) -> Content:
+def _texts(number: int, step: StepRecord) -> tuple[str, ...]:
     t = step.timing
-    rest = t.detokenize_ms + t.other_ms
-    texts = (
+    return (
         f"{number:,}",
-        *(ms(value) for value in (t.total_ms, t.forward_ms, t.sample_ms, rest)),
+        ms(t.total_ms),
+        forward(step),
+        ms(t.sample_ms),
+        ms(t.detokenize_ms + t.other_ms),
         f"{step.entropy_raw:.2f}",
+        f"{step.entropy_final:.2f}",
     )
-    cells = [right(Content(text), width) for text, (_, width) in zip(texts, COLUMNS, strict=True)]
-    cells.append(right(Content(f"{step.entropy_final:.2f}"), FINAL[1]))
-    why = "  w" if t.warmup else "  r" if t.reused else "   "
-    return Content.assemble(*cells, (why, MUTED), f" {visible_bytes(step.token.bytes)}")
+
+
+def _why(step: StepRecord) -> str:
+    return "  w" if step.timing.warmup else "  r" if step.timing.reused else "   "
+
+
+def forward(step: StepRecord) -> str:
+    """The time of the step's own pass; none for the first token, whose pass was the prefill."""
+    return ms(step.timing.forward_ms) if step.timing.forward_ms else NOTHING

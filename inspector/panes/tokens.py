@@ -13,11 +13,11 @@ from textual.content import Content
 from engine.records import Origin, PromptRecord, StepRecord, Token, TokenKind
 from inspector.messages import GoTo
 from inspector.panes.base import Pane, Rows
-from inspector.panes.cells import GLYPHS, hex_bytes, kind_style, left, right, token_text
+from inspector.panes.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
 from inspector.view import ROOT, View
 
 OUTPUT = "output"
-CURSOR = "▸"
+CURSOR = "●"
 _MUTED = "$text-muted"
 _AHEAD = "$cut dim"
 _TEXT_AT_LEAST = 12
@@ -98,11 +98,11 @@ class TokenRows:
         origin = OUTPUT if step is not None else self.prompt.origins[row].value
         style = "" if row <= self.cursor or step is None else _AHEAD
         cells = self._cells(row, token, origin, step)
-        parts: list[Content | tuple[str, str]] = [(" ", "")]
+        parts = [(" ", "")]
         for column in self.columns:
             text = column.cell(cells[column.title])
             parts.append((text, self._style(column, token, origin) or style))
-        line = Content.assemble(*parts, token_text(token, style))
+        line = Content.assemble(*parts, *token_parts(token, style))
         if row == self.cursor:
             line = Content.styled(CURSOR, "$bar-drawn") + line[1:]
             return line.stylize_before("bold")

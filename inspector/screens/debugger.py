@@ -26,6 +26,16 @@ USABLE = (40, 12)
 """Below this size there is only a message."""
 
 
+TRANSCRIPT = PANES[0][0]
+
+
+def visible_panes(*, wide: bool, opened: str, zoomed: str | None) -> set[str]:
+    """The panes on screen: the zoomed one, or all, or the transcript and the one opened below."""
+    if zoomed:
+        return {zoomed}
+    return {name for name, _ in PANES} if wide else {TRANSCRIPT, opened}
+
+
 class TabStrip(Static):
     """In the compact layout: which panes there are, and which one is open below."""
 
@@ -57,14 +67,15 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         super().__init__()
         self._view = View(RunLog())
         self._open = "ladder"
+        self._zoomed: str | None = None
 
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
         with Container(id="body"):
-            yield PANES[0][1](id=PANES[0][0])
-            yield TabStrip(id="tabs")
-            for name, pane in PANES[1:]:
+            for name, pane in PANES:
                 yield pane(id=name)
+                if name == TRANSCRIPT:
+                    yield TabStrip(id="tabs")
         yield Static(id="too-small")
         yield Footer(compact=True, show_command_palette=False)
 
@@ -80,54 +91,47 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         width, height = self.size
         small = width < USABLE[0] or height < USABLE[1]
         self.set_class(small, "-small")
-        self.set_class(width >= WIDE[0] and height >= WIDE[1], "-wide")
+        wide = width >= WIDE[0] and height >= WIDE[1]
+        self.set_class(wide, "-wide")
         if small:
             wanted = f"{USABLE[0]}x{USABLE[1]}"
             self.query_one("#too-small", Static).update(
                 Content(f"{width}x{height} is too small: llm-inspect needs {wanted}")
             )
+        shown = visible_panes(wide=wide, opened=self._open, zoomed=self._zoomed)
         for name, _ in PANES:
-            self.query_one(f"#{name}").set_class(name == self._open, "-open")
+            self.query_one(f"#{name}").display = name in shown
+        self.set_class(len(shown) == 1, "-zoomed")
         self.query_one(TabStrip).show(self._open)
+        # A pane that was hidden has an old picture, or none.
+        self.call_after_refresh(self._show_panes)
 
     @on(events.DescendantFocus)
     def _focused(self, event: events.DescendantFocus) -> None:
-        pane = event.widget
-        if isinstance(pane, Pane) and pane.id:
-            if pane.id != PANES[0][0]:
-                self._open = pane.id
-            if self.has_class("-zoomed"):
-                self._zoom_on(pane)
-            self._lay_out()
-            # A pane that was hidden has an old picture, or none.
-            self.call_after_refresh(self._show_panes)
+        if isinstance(event.widget, Pane) and event.widget.id:
+            self._turn_to(event.widget.id)
 
     def action_focus_pane(self, number: int) -> None:
         """Give the pane with this digit the focus, and room where it has none."""
         if 1 <= number <= len(PANES):
             name = PANES[number - 1][0]
-            if name != PANES[0][0]:
-                self._open = name
-            self._lay_out()
-            pane = self.query_one(f"#{name}", Pane)
-            if self.has_class("-zoomed"):
-                self._zoom_on(pane)
-            self.call_after_refresh(pane.focus)
+            self._turn_to(name)
+            self.query_one(f"#{name}").focus()
+
+    def _turn_to(self, name: str) -> None:
+        """Make room for a pane: below the transcript, or alone where one is zoomed."""
+        if name != TRANSCRIPT:
+            self._open = name
+        if self._zoomed:
+            self._zoomed = name
+        self._lay_out()
 
     def action_zoom(self) -> None:
         """The focused pane alone, or all again."""
-        if self.has_class("-zoomed"):
-            self.remove_class("-zoomed")
-        else:
-            focused = self.focused
-            pane = focused if isinstance(focused, Pane) else self.query_one(f"#{self._open}", Pane)
-            self._zoom_on(pane)
-        self.call_after_refresh(self._show_panes)
-
-    def _zoom_on(self, pane: Pane) -> None:
-        self.add_class("-zoomed")
-        for other in self.query(Pane):
-            other.set_class(other is pane, "-zoom")
+        focused = self.focused
+        name = focused.id if isinstance(focused, Pane) else self._open
+        self._zoomed = None if self._zoomed else name
+        self._lay_out()
 
     # --- showing ----------------------------------------------------------------------------------
 

@@ -128,6 +128,7 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
         time_ms=_time(step.timing),
         warmup=step.timing.warmup,
         reused=step.timing.reused,
+        reread=step.timing.reread,
         kv=_kv(step.kv),
         stop=None
         if step.stop is None

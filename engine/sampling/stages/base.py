@@ -57,6 +57,7 @@ class Dial:
     """One parameter of a stage, as flags, spec strings and the screen know it.
 
     ``off`` is the value at which the stage does nothing; None for a dial that only says how.
+    ``apart`` is a value that continues no scale, such as top_k's 0, which is looser than any k.
     A dial of kind ``str`` has a ``form``: a function that returns the text in its one proper
     spelling, or raises ValueError.
     """
@@ -70,6 +71,7 @@ class Dial:
     unit: str = ""
     low_included: bool = True
     high_included: bool = True
+    apart: Value | None = None
     form: Callable[[str], str] = str
 
     @property

@@ -17,6 +17,8 @@ from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.stages.base import Dial, Parameters, Role, StageContext, stage
 
 _EXTRA = "llm-inspect-tui[grammar]"
+# Else, where a grammar leaves one text only, llguidance allows the one token it would cut it into.
+_ALL_TOKENS = '%llguidance {"no_forcing": true}\n'
 
 
 def _schema(text: str) -> str:
@@ -72,10 +74,13 @@ class Grammar(Parameters):
     def _compiled(self) -> Any:
         matcher = _library().LLMatcher
         if self.regex:
-            return matcher.grammar_from_regex(self.regex)
-        if self.json_schema:
-            return matcher.grammar_from_json_schema(self.json_schema)
-        return matcher.grammar_from_lark(self.lark)
+            written = json.loads(matcher.grammar_from_regex(self.regex))
+            rules = written["grammars"][0]["lark_grammar"]
+        elif self.json_schema:
+            rules = f"start: %json {self.json_schema}"
+        else:
+            rules = self.lark
+        return matcher.grammar_from_lark(_ALL_TOKENS + rules)
 
     def _reader(self, vocabulary: Vocabulary, stop_ids: frozenset[int]) -> _Reader:
         """The parser for this grammar and vocabulary; the last few are kept."""

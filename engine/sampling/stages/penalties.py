@@ -16,9 +16,7 @@ from engine.sampling.stages.bias import Over
 from engine.sampling.stages.lists import entries, sequences, texts
 
 _NO_LIMIT = float("inf")
-_LAST_N = Dial(
-    "penalty_last_n", int, -1, _NO_LIMIT, None, "looks at the last n tokens; -1 at all", "tokens"
-)
+_LAST = "looks at the last n tokens; -1 at all"
 
 
 @stage(
@@ -29,7 +27,7 @@ _LAST_N = Dial(
     ),
     Dial("frequency_penalty", float, -100, 100, 0.0, "subtracted once per occurrence", "logits"),
     Dial("presence_penalty", float, -100, 100, 0.0, "subtracted once from a seen token", "logits"),
-    _LAST_N,
+    Dial("penalty_last_n", int, -1, _NO_LIMIT, None, _LAST, "tokens", apart=-1),
     role=Role.LOGITS,
     source="CTRL (arXiv:1909.05858) for repetition; OpenAI API for frequency and presence",
 )  # fmt: skip
@@ -94,7 +92,7 @@ class Penalties(Parameters):
     Dial("dry_multiplier", float, 0, 1000, 0.0, "scale of the penalty", "logits"),
     Dial("dry_base", float, 1, 100, None, "growth of the penalty per token of the repeat"),
     Dial("dry_allowed_length", int, 1, _NO_LIMIT, None, "repeats up to here are free", "tokens"),
-    Dial("dry_last_n", int, -1, _NO_LIMIT, None, "looks at the last n tokens; -1 at all", "tokens"),
+    Dial("dry_last_n", int, -1, _NO_LIMIT, None, _LAST, "tokens", apart=-1),
     Dial("dry_breakers", str, 0, 0, None, "no repeat reaches across these", form=sequences),
     role=Role.LOGITS,
     source="DRY by p-e-w (oobabooga/text-generation-webui#5677), as llama.cpp has it",

@@ -61,7 +61,8 @@ class Typical(Parameters):
     @staticmethod
     def _distance(candidates: Candidates) -> FloatArray:
         """|surprisal - entropy| of each candidate, in float32 from the start like the stacks."""
-        below = candidates.logits - candidates.logits.max()
+        with np.errstate(over="ignore"):
+            below = candidates.logits - candidates.logits.max()
         logprobs = below - np.float32(math.log(candidates.total))
         distance: FloatArray = np.abs(-logprobs - np.float32(candidates.entropy))
         return distance
@@ -116,7 +117,7 @@ _XTC = 0
 
 @stage(
     "mirostat",
-    Dial("mirostat_tau", float, 0.0, 100.0, 0.0, "aims at this surprisal", "bits"),
+    Dial("mirostat_tau", float, 0, 100, 0.0, "aims at this surprisal", "bits", apart=0.0),
     Dial("mirostat_eta", float, 0.0, 1.0, None, "how fast it learns", low_included=False),
     source="arXiv:2007.14966 (version 2), as llama.cpp has it",
 )

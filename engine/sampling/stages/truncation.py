@@ -44,7 +44,7 @@ class Scale(StrEnum):
 
 @stage(
     "top_k",
-    Dial("top_k", int, 0, _NO_LIMIT, 0, "keeps the k most likely tokens", "tokens"),
+    Dial("top_k", int, 0, _NO_LIMIT, 0, "keeps the k most likely tokens", "tokens", apart=0),
     source="arXiv:1805.04833",
 )
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Eta(Parameters):
 
 @stage(
     "top_n_sigma",
-    Dial("top_n_sigma", float, 0.0, 1000.0, 0.0, "cuts below max - n standard deviations", "σ"),
+    Dial("top_n_sigma", float, 0, 1000, 0.0, "cuts below max - n deviations", "σ", apart=0.0),
     source="arXiv:2411.07641, as llama.cpp has it",
 )
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class TopNSigma(Parameters):
 
 @stage(
     "top_h",
-    Dial("top_h", float, 0.0, 1.0, 0.0, "keeps a leading set of this share of the entropy"),
+    Dial("top_h", float, 0, 1, 0.0, "keeps the head with this share of the entropy", apart=0.0),
     source="arXiv:2509.02510, as transformers has it",
 )
 @dataclass(frozen=True)

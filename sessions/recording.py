@@ -1,0 +1,48 @@
+"""Records a whole run of a Stepper into a session file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.records import DenseLogits, Record, SettingsChanged
+from engine.stepper import Stepper
+from sessions.store import SessionWriter
+
+
+def record(
+    stepper: Stepper,
+    path: str | Path,
+    prompt: str,
+    *,
+    chat: bool = False,
+    steps: int | None = None,
+    title: str = "",
+    full_logits: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Run ``prompt`` to its end, or for ``steps`` tokens, into a new session at ``path``.
+
+    The stepper keeps its tree, so that more can be done with it and added by a SessionWriter.
+    Raises SessionError, and what the stepper and its backend raise.
+    """
+    with SessionWriter(path, title=title, full_logits=full_logits, overwrite=overwrite) as writer:
+        for one in first_records(stepper, prompt, chat=chat):
+            writer.add(one)
+        if full_logits:
+            writer.add(stepper.backend.vocabulary())
+        for count, step in enumerate(stepper.run(), start=1):
+            writer.add(step)
+            if full_logits:
+                writer.add(DenseLogits(step.node, stepper.dense(step.node)))
+            if count == steps:
+                break
+
+
+def first_records(stepper: Stepper, prompt: str, *, chat: bool = False) -> Iterator[Record]:
+    """What a session begins with: the model's facts, the settings, the prompt and its prefill."""
+    settings = stepper.settings
+    yield stepper.backend.facts
+    yield SettingsChanged(settings.chain.preset, settings.spec, stepper.seed, settings.dials)
+    yield stepper.submit(prompt, chat=chat)
+    yield from stepper.prefill()

@@ -1,0 +1,271 @@
+"""The app under a user's keys, on a scripted engine in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import HelpPanel
+
+import themes
+from engine.commands import Open, Restore, Submit
+from engine.records import RunState
+from inspector.app import Inspector
+from inspector.options import Request
+from inspector.panes.base import Pane
+from inspector.panes.registry import PANES
+from tests.direct import DirectClient, script
+
+
+def app(prompt: str = "abc", *, theme: str = "dark", **options: Any) -> Inspector:
+    opening, configure, submit = script(prompt, **options)
+    client = DirectClient()
+    client.send(opening)
+    return Inspector(
+        Request(opening, configure, submit),
+        client,
+        DirectClient,
+        theme=theme,  # type: ignore[arg-type]
+    )
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()
+    await pilot.pause(0.1)
+
+
+def visible(one: Inspector) -> list[str]:
+    return [str(pane.id) for pane in one.screen.query(Pane) if pane.display and pane.size.area]
+
+
+def screen_text(one: Inspector) -> str:
+    """The screen as text, line by line."""
+    lines = []
+    for y in range(one.size.height):
+        strips = one.screen._compositor.render_strips()
+        lines.append("".join(segment.text for segment in strips[y]))
+    return "\n".join(lines)
+
+
+def pane_text(one: Inspector, name: str) -> str:
+    pane = one.query_one(f"#{name}", Pane)
+    return "\n".join(
+        "".join(segment.text for segment in pane.render_line(y)) for y in range(pane.size.height)
+    )
+
+
+async def test_n_steps_and_b_goes_back() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n", "n")
+        assert one.controller.cursor == 3
+        await press(pilot, "b", "left")
+        assert one.controller.cursor == 1
+        await press(pilot, "right", "G")
+        assert one.controller.cursor == 3
+        await press(pilot, "g")
+        assert one.controller.cursor == 0
+        await press(pilot, "N")
+        assert one.controller.cursor == 10
+        await press(pilot, "c")
+        assert one.controller.cursor == 20
+        assert one.controller.log.state.state is RunState.STOPPED
+        assert "stopped" in screen_text(one)
+
+
+async def test_the_panes_show_what_the_record_says() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n")
+        step = one.controller.view.step
+        assert step is not None
+        letter = step.token.bytes.decode()
+        assert f'"{letter}"' in pane_text(one, "ladder")
+        assert f"{step.draw.u:.5f}" in pane_text(one, "ladder")
+        # 26 letters, all alike: 1 in 26, entropy log 26 = 3.258 nats
+        assert "3.85%" in pane_text(one, "ladder")
+        assert "3.26" in pane_text(one, "ladder")
+        assert str(step.token.id) in pane_text(one, "tokens")
+        before = "".join(one.token.bytes.decode() for one in one.controller.view.path[:-1])
+        assert f"abc{before}" in pane_text(one, "transcript")
+
+
+async def test_all_panes_in_a_wide_terminal_two_in_a_small_one() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await pilot.pause()
+        assert visible(one) == [name for name, _ in PANES]
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert visible(one) == ["transcript", "ladder"]
+        for number, (name, _) in enumerate(PANES, start=1):
+            await press(pilot, str(number))
+            assert one.focused is not None
+            assert one.focused.id == name
+            assert name in visible(one)
+            assert len(visible(one)) == 2
+
+
+async def test_zoom_shows_one_pane_and_all_again() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "4", "z")
+        assert visible(one) == ["kv"]
+        await press(pilot, "6")
+        assert visible(one) == ["gauges"]
+        assert "TTFT" in pane_text(one, "gauges")
+        await press(pilot, "z")
+        assert visible(one) == [name for name, _ in PANES]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (20, 5), (39, 12), (80, 24), (300, 80)])
+async def test_any_terminal_size(size: tuple[int, int]) -> None:
+    one = app()
+    async with one.run_test(size=size) as pilot:
+        await press(pilot, "n", "n")
+        assert one.controller.cursor == 2
+        if size[0] >= 20 and size[0] < 40:
+            assert "too small" in screen_text(one)
+
+
+async def test_resizing_while_it_runs() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        for size in [(1, 1), (80, 24), (20, 5), (120, 36), (119, 36), (300, 80), (40, 12)]:
+            await pilot.resize_terminal(*size)
+            await press(pilot, "n", "z", "z")
+        assert one.controller.cursor == 7
+
+
+HOSTILE = ["[/b]", "[bold]x", "[$primary]", "[link=http://a]z", "\x1b[2J", "\u202e", "\x9b", "\x00"]
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_hostile_text_is_shown_and_not_obeyed(size: tuple[int, int]) -> None:
+    """Cases 18 and 19."""
+    prompt = "".join(HOSTILE)
+    one = app(prompt, tokens=HOSTILE)
+    async with one.run_test(size=size) as pilot:
+        await press(pilot, *"nnnnnn")
+        for number in range(1, len(PANES) + 1):
+            await press(pilot, str(number), "z", "z")
+            shown = screen_text(one)
+            for control in ("\x1b", "\u202e", "\x9b", "\x00"):
+                assert control not in shown
+        await press(pilot, "1")
+        text = pane_text(one, "transcript")
+        for visible_form in ("[/b]", "[bold]x", "[$primary]", "␛[2J", "<U+202E>", "\\x9b", "␀"):
+            assert visible_form in text.replace("\n", ""), visible_form
+
+
+async def test_a_dead_engine_is_said_and_restart_goes_on() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n", "n")
+        ids = [step.token.id for step in one.controller.view.path]
+        assert isinstance(one._client, DirectClient)
+        one._client.die()
+        await press(pilot, "n")
+        assert "the engine ended: killed by SIGKILL" in screen_text(one)
+        assert [step.token.id for step in one.controller.view.path] == ids
+        await press(pilot, "K", "n")
+        assert [step.token.id for step in one.controller.view.path][:3] == ids
+        assert one.controller.cursor == 4
+        assert isinstance(one._client, DirectClient)
+        kinds = [type(command) for command in one._client.sent]
+        assert Restore in kinds
+        assert Submit not in kinds
+
+
+async def test_a_restart_keeps_the_dtype_the_run_began_with() -> None:
+    """Timed again, another dtype might win, and the run would not go on as it began."""
+    opening, configure, submit = script()
+    client = DirectClient()
+    client.send(opening)
+    asked = Request(Open("hf", {"model": "m", "dtype": "auto"}), configure, submit)
+    one = Inspector(asked, client, DirectClient)  # type: ignore[arg-type]
+    async with one.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "n", "K")
+        assert isinstance(one._client, DirectClient)
+        (again,) = [command for command in one._client.sent if isinstance(command, Open)]
+        assert again == Open("hf", {"model": "m", "dtype": "float32"})
+
+
+async def test_enter_on_a_candidate_forces_it() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n", "2", "home", "enter")
+        step = one.controller.view.step
+        assert step is not None
+        assert step.parent == 1
+        assert one.controller.log.children[1] == [2, 3]
+        assert step.token.id == 0, "the first row: lowest id among equals"
+
+
+async def test_every_key_is_in_the_palette_and_the_help() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "question_mark")
+        assert one.screen.query(HelpPanel)
+        await press(pilot, "question_mark")
+        assert not one.screen.query(HelpPanel)
+        await press(pilot, "ctrl+p")
+        await press(pilot, *"restart")
+        await pilot.pause(0.5)
+        assert "Restart engine" in screen_text(one)
+
+
+async def test_every_action_has_a_plain_key() -> None:
+    """Case 61: no action needs Esc, Alt or Ctrl+Shift."""
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await pilot.pause()
+        for name, _ in PANES:
+            one.query_one(f"#{name}").focus()
+            await pilot.pause()
+            plain: dict[str, bool] = {}
+            for key, active in one.screen.active_bindings.items():
+                easy = not any(part in key for part in ("escape", "alt+", "ctrl+shift"))
+                action = active.binding.action
+                plain[action] = plain.get(action, False) or easy
+            hard = [action for action, easy in plain.items() if not easy]
+            assert hard == [], name
+
+
+@pytest.mark.parametrize("name", themes.names())
+async def test_every_theme_draws_every_pane(name: str) -> None:
+    one = app(theme=name)
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n")
+        assert one.theme == name
+        assert "temperature" in screen_text(one)
+
+
+async def test_keys_can_be_rebound_by_id() -> None:
+    opening, configure, submit = script()
+    client = DirectClient()
+    client.send(opening)
+    one = Inspector(
+        Request(opening, configure, submit),
+        client,  # type: ignore[arg-type]
+        DirectClient,  # type: ignore[arg-type]
+        keys={"step": "j"},
+    )
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "1", "x", "n")
+        assert one.controller.cursor == 0
+        one.screen.set_focus(None)
+        await press(pilot, "j")
+        assert one.controller.cursor == 1
+
+
+async def test_an_error_of_the_engine_is_on_the_status_line() -> None:
+    one = app(fault="raise", fault_at=2)
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n")
+        assert "scripted fault in pass 2" in screen_text(one).splitlines()[0]
+        await press(pilot, "n")
+        assert one.controller.cursor == 2

@@ -1,0 +1,197 @@
+"""What the keys mean, without a screen: the cursor, and the commands that reach the engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.commands import Pause, Run, SendLogits, SendVocabulary, Step
+from engine.records import RunState
+from inspector.controller import Controller
+from inspector.view import ROOT
+from tests.direct import DirectClient, script
+
+
+class Hands:
+    """A controller on an engine in this process."""
+
+    def __init__(self, prompt: str = "abc") -> None:
+        self.client = DirectClient()
+        self.controller = Controller(self.client.send)
+        for command in script(prompt):
+            self.client.send(command)
+        self.take()
+
+    def take(self) -> None:
+        # What a record makes the controller send may bring more records.
+        while records := self.client.take():
+            self.controller.take(records)
+
+    def sent(self, kind: type) -> list[object]:
+        return [one for one in self.client.sent if isinstance(one, kind)]
+
+
+def test_a_step_at_the_tip_is_a_pass_and_the_cursor_follows() -> None:
+    hands = Hands()
+    assert hands.controller.cursor == ROOT
+    for node in (1, 2, 3):
+        hands.controller.step()
+        hands.take()
+        assert hands.controller.cursor == node
+    assert hands.sent(Step) == [Step(0), Step(1), Step(2)]
+
+
+def test_back_and_step_along_what_is_recorded_ask_the_engine_for_nothing() -> None:
+    hands = Hands()
+    hands.controller.run(5)
+    hands.take()
+    asked = len(hands.client.sent)
+    hands.controller.back()
+    hands.controller.back()
+    assert hands.controller.cursor == 3
+    hands.controller.step()
+    assert hands.controller.cursor == 4
+    hands.controller.first()
+    assert hands.controller.cursor == ROOT
+    hands.controller.back()
+    assert hands.controller.cursor == ROOT
+    hands.controller.last()
+    assert hands.controller.cursor == 5
+    assert len(hands.client.sent) == asked
+
+
+def test_keys_pressed_while_a_pass_runs_are_neither_lost_nor_forks() -> None:
+    hands = Hands()
+    hands.client.held = True
+    for _ in range(3):
+        hands.controller.step()
+    assert hands.sent(Step) == [Step(0)]
+    hands.client.release()
+    hands.take()
+    assert hands.controller.cursor == 3
+    assert hands.controller.log.children == {0: [1], 1: [2], 2: [3], 3: []}
+
+
+def test_ten_steps_go_along_recorded_nodes_first() -> None:
+    hands = Hands()
+    hands.controller.run(4)
+    hands.take()
+    hands.controller.first()
+    hands.controller.run(10)
+    hands.take()
+    assert hands.controller.cursor == 10
+    assert hands.sent(Run) == [Run(0, 4), Run(4, 6)]
+    hands.controller.first()
+    hands.controller.run(3)
+    assert hands.controller.cursor == 3
+    assert len(hands.sent(Run)) == 2
+
+
+def test_continue_runs_to_the_end_and_then_does_nothing() -> None:
+    hands = Hands()
+    hands.controller.run()
+    hands.take()
+    assert hands.controller.cursor == 20
+    assert hands.controller.log.state.state is RunState.STOPPED
+    hands.controller.run()
+    hands.take()
+    assert len(hands.controller.log.nodes) == 20
+
+
+def test_space_pauses_what_runs_and_runs_what_is_paused() -> None:
+    hands = Hands()
+    hands.client.held = True
+    hands.controller.toggle()
+    assert hands.sent(Run) == [Run(0)]
+    hands.controller.toggle()
+    assert len(hands.sent(Pause)) == 1
+
+
+def test_going_back_while_it_runs_does_not_pull_the_cursor_along() -> None:
+    hands = Hands()
+    hands.controller.run(3)
+    hands.take()
+    hands.client.held = True
+    hands.controller.run(2)
+    hands.controller.back()
+    hands.client.release()
+    hands.take()
+    assert hands.controller.cursor == 2
+    assert len(hands.controller.log.nodes) == 5
+
+
+def test_force_makes_a_sibling_and_goes_there() -> None:
+    hands = Hands()
+    hands.controller.run(3)
+    hands.take()
+    hands.controller.back()
+    hands.controller.force(9)
+    hands.take()
+    assert hands.controller.cursor == 4
+    step = hands.controller.view.step
+    assert step is not None
+    assert (step.token.id, step.parent) == (9, 1)
+    assert hands.controller.log.children[1] == [2, 4]
+    assert [one.node for one in hands.controller.view.path] == [1, 4]
+
+
+def test_drawing_again_uses_a_seed_not_used_there_yet() -> None:
+    hands = Hands()
+    hands.controller.step()
+    hands.take()
+    for _ in range(3):
+        hands.controller.redraw()
+        hands.take()
+    seeds = [one.seed for one in hands.controller.log.nodes.values()]
+    assert seeds == [7, 8, 9, 10]
+    assert hands.controller.log.children[ROOT] == [1, 2, 3, 4]
+
+
+def test_nothing_is_forked_at_the_prompt() -> None:
+    hands = Hands()
+    hands.controller.force(3)
+    hands.controller.redraw()
+    hands.take()
+    assert hands.controller.log.nodes == {}
+
+
+def test_whole_logits_are_asked_for_once() -> None:
+    hands = Hands()
+    hands.controller.step()
+    hands.take()
+    hands.controller.need_dense(1)
+    hands.take()
+    hands.controller.need_dense(1)
+    hands.controller.need_dense(99)
+    assert len(hands.sent(SendLogits)) == 1
+    assert len(hands.sent(SendVocabulary)) == 1
+    dense = hands.controller.view.dense
+    assert dense is not None
+    assert dense.logits.shape == (26,)
+    hands.controller.back()
+    assert hands.controller.view.dense is None
+
+
+@pytest.mark.parametrize("steps", [0, 4])
+def test_a_new_engine_takes_over_what_is_recorded(steps: int) -> None:
+    hands = Hands()
+    for _ in range(steps):
+        hands.controller.step()
+        hands.take()
+    expected = Hands()
+    expected.controller.run(steps + 1)
+    expected.take()
+    hands.client.die()
+    hands.take()
+    assert hands.controller.log.state.state is RunState.DEAD
+    restore = hands.controller.restore_command()
+    assert restore is not None
+    hands.client = DirectClient()
+    hands.controller._send = hands.client.send
+    for command in (*script()[:2], restore):
+        hands.client.send(command)
+    hands.take()
+    hands.controller.step()
+    hands.take()
+    ours = [one.token.id for one in hands.controller.view.path]
+    theirs = [one.token.id for one in expected.controller.view.path]
+    assert ours == theirs

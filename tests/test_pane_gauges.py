@@ -1,0 +1,231 @@
+"""The gauges as pictures. Decode steps of 100, 100 and 200 ms count, the warm-up of 303 does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
+from textual.content import Content
+
+from engine.records import KVState, Record
+from engine.roofline import Ceilings
+from inspector.panes.figures import row
+from inspector.panes.gauges import GaugesPane, gauge_lines, gauges
+
+CEILINGS = Ceilings("cpu", "a CPU", "float32", 2, 20e9, 200e9, "by hand")
+STEPS = [
+    step(1, timing(0.0, 2.0, 0.5, 0.5), kv(10, computed=10), entropy_raw=2.0, entropy_final=1.0),
+    step(2, timing(300.0, 2.0, 0.5, 0.5, warmup=True), kv(11), entropy_raw=4.0, entropy_final=2.0),
+    step(3, timing(96.0, 2.0, 0.5, 1.5), kv(12), entropy_raw=1.0),
+    step(4, timing(96.0, 2.0, 0.5, 1.5), kv(13), entropy_raw=2.0),
+    step(5, timing(196.0, 2.0, 0.5, 1.5), kv(14), entropy_raw=1.0, entropy_final=0.0),
+]
+RUN: list[Record] = [SMOLLM2, prompt(10, tokenize_ms=1.0), prefill(chunk(0, 10, 500.0)), *STEPS]
+
+
+def picture(lines: Sequence[Content]) -> str:
+    return "\n" + texts(lines) + "\n"
+
+
+def line(records: Sequence[Record], label: str, ceilings: Ceilings | None = CEILINGS) -> str:
+    """The one gauge of this name, with the longest of its notes."""
+    gauge = next(one for one in gauges(view(*records), ceilings) if one.label == label)
+    return row(gauge.label, 10, 120, gauge.figure, *gauge.notes).plain
+
+
+# --- pictures -------------------------------------------------------------------------------
+
+
+def test_a_third_of_a_wide_screen_without_a_ceiling() -> None:
+    assert (
+        picture(gauge_lines(view(*RUN), 49, 11))
+        == """
+TTFT      503 ms ƒ
+ITL       133 ms ƒ   p50 100 ms, p95 200 ms •
+TPS       7.50 tok/s ƒ
+prefill   20.0 tok/s ƒ
+this step 200 ms •   forward 196 ms
+overhead  3.0% ƒ   4.00 ms ƒ a step
+MBU       —  run llm-inspect bench
+weights   513 MiB •   float32
+latency   w  ▄▄ ▄▄ ██   100 ms – 200 ms •
+entropy   ▄ █ ▂ ▄ ▂   1.00 nats – 4.00 nats ƒ
+ final    ▄ █ ▂ ▂     0.00 nats – 2.00 nats ƒ
+KV cache  630 KiB •   14 positions
+steps     5   3 averaged
+• measured   ƒ derived   ~ estimated
+"""
+    )
+
+
+def test_a_small_pane_keeps_the_plots_in_sight() -> None:
+    assert (
+        picture(gauge_lines(view(*RUN), 36, 6, CEILINGS))
+        == """
+TTFT      503 ms ƒ
+ITL       133 ms ƒ
+TPS       7.50 tok/s ƒ
+latency   w▄▄█  100 ms – 200 ms •
+entropy   ▄ █ ▂ ▄ ▂   to 4.00 nats ƒ
+ final    ▄ █ ▂ ▂     to 2.00 nats ƒ
+prefill   20.0 tok/s ƒ
+this step 200 ms •   forward 196 ms
+overhead  3.0% ƒ   4.00 ms ƒ a step
+MBU       20% ƒ   floor 26.9 ms ƒ
+weights   513 MiB •   float32
+KV cache  630 KiB •   14 positions
+steps     5   3 averaged
+• measured   ƒ derived   ~ estimated
+"""
+    )
+
+
+def test_figures_and_plots_side_by_side() -> None:
+    assert (
+        picture(gauge_lines(view(*RUN), 76, 12, CEILINGS))
+        == """
+TTFT      503 ms ƒ                      step latency  100 ms – 200 ms •
+ITL       133 ms ƒ                          200 ms┤         ▀▀▀
+TPS       7.50 tok/s ƒ                            │w  ▄▄▄▄▄▄
+prefill   20.0 tok/s ƒ                      100 ms┴2        5 step
+this step 200 ms •   forward 196 ms     entropy  1.00 nats – 4.00 nats ƒ
+overhead  3.0% ƒ   4.00 ms ƒ a step      4.00 nats┤   ██
+MBU       20% ƒ   floor 26.9 ms ƒ                 │██ ██ ▄▄ ██ ▄▄
+weights   513 MiB •   float32                    0┴1           5 step
+KV cache  630 KiB •   14 positions       final  0.00 nats – 2.00 nats ƒ
+steps     5   3 averaged                 2.00 nats┤   ██
+• measured   ƒ derived   ~ estimated              │██ ██ ▄▄ ▄▄
+                                                 0┴1           5 step
+"""
+    )
+
+
+def test_zoomed_each_figure_has_its_definition_and_each_step_its_line() -> None:
+    assert (
+        picture(gauge_lines(view(*RUN), 158, 34, CEILINGS))
+        == """
+TTFT      503 ms ƒ   tokenize + prefill + first sample                          step latency  100 ms – 200 ms, median 100 ms •  1 left out
+          submit to first token id; loading and thinking time never count           200 ms┤         ▀▀▀
+ITL       133 ms ƒ   p50 100 ms, p95 200 ms •                                             │
+          mean time between tokens (TPOT), warm-up and reused steps left out              │
+TPS       7.50 tok/s ƒ   decoding; with the reading 4.15 tok/s ƒ                          │
+          (n − 1) tokens / time from the first to the last, the same steps                │
+prefill   20.0 tok/s ƒ                                                              150 ms┤
+          prompt tokens really computed / time of the prefill                             │
+this step 200 ms •   forward 196 ms, sample 2.00 ms, other 2.00 ms                        │
+          forward pass + sampling + detokenizing and keeping the record                   │
+overhead  3.0% ƒ   of a step: 4.00 ms ƒ, of which sampling 2.00 ms ƒ                      │w  ▄▄▄▄▄▄
+          share of a step that is not the forward pass                              100 ms┴2        5 step
+MBU       20% ƒ   this step could take 26.9 ms at best ƒ                        entropy of the model  1.00 nats – 4.00 nats, median 2.00 nats ƒ
+          (weights + K and V so far) / time / this machine's bandwidth           4.00 nats┤   ██
+weights   513 MiB •   134,515,008 parameters, float32                                     │   ██
+KV cache  630 KiB •   14 positions                                                        │   ██
+steps     5   3 in the averages; left out: 1 warm-up                                      │   ██
+          w warm-up, first of its shape; r reused, ran no pass; × not finite              │▄▄ ██    ▄▄
+• measured   ƒ derived   ~ estimated   counts are exact and carry no mark                 │██ ██    ██
+                                                                                          │██ ██ ▂▂ ██ ▂▂
+Steps: times •, entropy in nats ƒ ────────────────────────────────────────────            │██ ██ ██ ██ ██
+  step    total  forward   sample    other  entropy  final    token                       │██ ██ ██ ██ ██
+     1  3.00 ms        —  2.00 ms  1.00 ms     2.00   1.00     word                      0┴1           5 step
+     2   303 ms   300 ms  2.00 ms  1.00 ms     4.00   2.00  w  word             entropy after the chain  0.00 nats – 2.00 nats, median 0.50 nats ƒ
+     3   100 ms  96.0 ms  2.00 ms  2.00 ms     1.00   0.50     word              2.00 nats┤   ██
+     4   100 ms  96.0 ms  2.00 ms  2.00 ms     2.00   0.50     word                       │   ██
+     5   200 ms   196 ms  2.00 ms  2.00 ms     1.00   0.00     word                       │   ██
+                                                                                          │   ██
+                                                                                          │▄▄ ██
+                                                                                          │██ ██
+                                                                                          │██ ██ ▂▂ ▂▂
+                                                                                          │██ ██ ██ ██
+                                                                                          │██ ██ ██ ██
+                                                                                         0┴1           5 step
+"""
+    )
+
+
+def test_before_the_first_token_nothing_reads_zero() -> None:
+    assert (
+        picture(gauge_lines(view(SMOLLM2, prompt(3)), 49, 14, CEILINGS))
+        == """
+TTFT      —  no token yet
+ITL       —  no token yet
+TPS       —  no token yet
+prefill   —  nothing read yet
+this step —  the prompt
+overhead  —  needs two tokens that count
+MBU       —  needs two tokens that count
+weights   513 MiB •   float32
+KV cache  —  nothing read yet
+steps     0   0 in the averages
+• measured   ƒ derived   ~ estimated
+latency   —  no step yet
+entropy   —  no step yet
+ final    —  no step yet
+"""
+    )
+
+
+# --- figures --------------------------------------------------------------------------------
+
+
+def test_mbu_is_the_bytes_of_the_counted_steps_by_their_time() -> None:
+    # 3 x 538,060,032 + (12 + 13 + 14) x 46,080 bytes in 400 ms, of 20 GB/s: 20.2 %
+    assert line(RUN, "MBU") == "MBU       20% ƒ   this step could take 26.9 ms at best ƒ"
+
+
+def test_mbu_needs_a_ceiling_of_the_same_device() -> None:
+    assert line(RUN, "MBU", None) == "MBU       —  run llm-inspect bench"
+    assert line(RUN, "MBU", replace(CEILINGS, device="cuda")) == (
+        "MBU       —  bench was on cuda, this is cpu"
+    )
+    assert line(RUN[:5], "MBU") == "MBU       —  needs two tokens that count"
+    unknown = [*RUN, step(6, timing(96.0), KVState(15, 0, None, 1, 14))]
+    assert line(unknown, "MBU") == "MBU       —  the cache's size is not known"
+
+
+def test_the_whole_wait_is_told_from_decoding() -> None:
+    assert line(RUN, "TPS").startswith("TPS       7.50 tok/s ƒ   decoding; with the reading 4.14")
+
+
+def test_a_reused_step_says_so_and_is_left_out() -> None:
+    fork = step(6, timing(0.0, 1.0, reused=True), kv(15, computed=0))
+    assert line([*RUN, fork], "this step").endswith(
+        "reused logits: forward —, sample 1.00 ms, other 0.00 ms"
+    )
+    assert line([*RUN, fork], "steps") == (
+        "steps     6   3 in the averages; left out: 1 warm-up, 1 reused step"
+    )
+
+
+def test_the_first_token_has_no_pass_of_its_own() -> None:
+    assert line(RUN[:4], "this step").endswith("forward —, sample 2.00 ms, other 1.00 ms")
+
+
+def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
+    odd = [*RUN, step(6, timing(96.0), kv(15), entropy_raw=math.nan, entropy_final=math.inf)]
+    shown = texts(gauge_lines(view(*odd), 158, 34, CEILINGS))
+    assert "entropy of the model  1.00 nats – 4.00 nats, median 2.00 nats ƒ  1 left out" in shown
+    assert "×" in shown
+
+
+def test_figures_are_those_up_to_the_cursor() -> None:
+    back = view(*RUN, cursor=3)
+    assert "3" in texts([next(g.figure for g in gauges(back, None) if g.label == "steps")])
+    assert "ITL       100 ms ƒ" in texts(gauge_lines(back, 60, 30))
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 36, 49, 76, 100, 158])
+@pytest.mark.parametrize("height", [1, 3, 6, 11, 24, 44])
+def test_no_line_breaks_its_frame(width: int, height: int) -> None:
+    for count in (0, 1, 3, 4, 8):
+        lines = gauge_lines(view(*RUN[:count]), width, height, CEILINGS)
+        assert all(line.cell_length <= width for line in lines)
+        assert "nan" not in texts(lines)
+
+
+def test_the_border_shows_the_decode_rate() -> None:
+    pane = GaugesPane()
+    assert pane.subtitle(view(*RUN)) == "7.50 tok/s"
+    assert pane.subtitle(view()) == ""

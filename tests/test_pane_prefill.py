@@ -1,0 +1,266 @@
+"""The prefill pane as pictures: 20 + 100 + 60 + 19 ms to the first id, and 1 ms to its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
+from textual.content import Content
+
+from engine.records import LayerTime, LoadProgress, Record, RunState, StateChanged
+from inspector.panes.layers import layer_lines, split, total_layers
+from inspector.panes.prefill import PrefillPane, prefill_lines
+
+
+def layers(scale: float = 1.0) -> list[LayerTime]:
+    """Two layers."""
+    return [
+        LayerTime(20.0 * scale, 10.0 * scale, 35.0 * scale),
+        LayerTime(25.0 * scale, 10.0 * scale, 40.0 * scale),
+    ]
+
+
+READ: list[Record] = [
+    SMOLLM2,
+    prompt(300, tokenize_ms=20.0),
+    prefill(
+        chunk(0, 200, 100.0, layers=layers(), warmup=True),
+        chunk(200, 100, 60.0, layers=layers(0.5)),
+    ),
+]
+FIRST = step(1, timing(0.0, 19.0, 1.0, 0.5), kv(300, computed=300))
+HALF: list[Record] = [
+    SMOLLM2,
+    prompt(300, tokenize_ms=20.0),
+    prefill(chunk(0, 200, 100.0, layers_note="layers not found in GPT2Model"), done=False),
+]
+
+
+def picture(lines: Sequence[Content]) -> str:
+    return "\n" + texts(lines) + "\n"
+
+
+# --- pictures -------------------------------------------------------------------------------
+
+
+def test_a_third_of_a_wide_screen() -> None:
+    assert (
+        picture(prefill_lines(view(*READ, FIRST), 49, 11))
+        == """
+TTFT     199 ms ƒ   = 20.0 ms + 160 ms + 19.0 ms
+             0 ───────────────── 200 ms
+tokenize     ██▋                        20.0 ms •
+read 0–199 w    ████████████▋            100 ms •
+read 200–299                 ███████▍   60.0 ms •
+1st sample                          ██▉ 19.0 ms •
+detokenize                            ▕ 1.00 ms •
+prefill  1,875 tok/s ƒ   300 tokens computed
+loading  1.84 s •   apart: not in TTFT
+w: warm-up, the first pass of its shape
+Where the reading went ──────────────────────────
+█ attention 42% ƒ   ▓ MLP 19% ƒ   ░ rest 39% ƒ
+█████████████████████▓▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░░░░░
+▇█  2 layers, 52.5 ms–60.0 ms  •
+layer 0  ███████████████▓▓▓▓▓▓▓░░░░     52.5 ms •
+layer 1  ███████████████████▓▓▓▓▓▓▓░░░░ 60.0 ms •
+• measured   ƒ derived   ~ estimated
+"""
+    )
+
+
+def test_a_small_pane() -> None:
+    assert (
+        picture(prefill_lines(view(*READ, FIRST), 36, 8))
+        == """
+TTFT     199 ms ƒ
+= 20.0 ms + 160 ms + 19.0 ms
+             0 ──── 200 ms
+tokenize     █▎            20.0 ms •
+read 0–199 w  ██████▊       100 ms •
+read 200–299         ███▊  60.0 ms •
+1st sample               ▉ 19.0 ms •
+detokenize               ▕ 1.00 ms •
+prefill  1,875 tok/s ƒ
+loading  1.84 s •
+w: warm-up, the first pass of its s…
+Where the reading went ─────────────
+█ attention 42% ƒ
+▓ MLP 19% ƒ
+░ rest 39% ƒ
+███████████████▓▓▓▓▓▓▓░░░░░░░░░░░░░░
+▇█  2 layers, 52.5 ms–60.0 ms  •
+ 0 ████████████▓▓▓▓▓░░░    52.5 ms •
+ 1 ██████████████▓▓▓▓▓▓░░░ 60.0 ms •
+• measured   ƒ derived   ~ estimated
+"""
+    )
+
+
+def test_layers_beside_the_axis_where_it_is_wide_and_low() -> None:
+    assert (
+        picture(prefill_lines(view(*READ, FIRST), 76, 12))
+        == """
+TTFT     199 ms ƒ   = 20.0 ms + 160 ms + 19.0 ms
+             0 ───────────── 200 ms            Where the reading went ──────
+tokenize     ██▎                    20.0 ms •  █ attention 42% ƒ
+read 0–199 w   ███████████▎          100 ms •  ▓ MLP 19% ƒ
+read 200–299              ██████▊   60.0 ms •  ░ rest 39% ƒ
+1st sample                       █▉ 19.0 ms •  ████████████▓▓▓▓▓▓░░░░░░░░░░░
+detokenize                        ▕ 1.00 ms •   0 ████████▓▓▓▓░░   52.5 ms •
+prefill  1,875 tok/s ƒ   300 tokens computed    1 ██████████▓▓▓▓░░ 60.0 ms •
+loading  1.84 s •   apart: not in TTFT
+w: warm-up, the first pass of its shape
+• measured   ƒ derived   ~ estimated
+"""
+    )
+
+
+def test_all_below_each_other_where_it_is_tall() -> None:
+    assert (
+        picture(prefill_lines(view(*READ, FIRST), 100, 30))
+        == """
+TTFT     199 ms ƒ   = tokenize 20.0 ms + prefill 160 ms + first sample 19.0 ms
+             0 ────────────────────────────┼ 100 ms ──────────────── 200 ms
+tokenize     ██████▎                                                        20.0 ms •
+read 0–199 w       ███████████████████████████████▎                          100 ms •  2,000 tok/s ƒ
+read 200–299                                      ██████████████████▊       60.0 ms •  1,667 tok/s ƒ
+1st sample                                                           █████▊ 19.0 ms •
+detokenize                                                                ▕ 1.00 ms •
+prefill  1,875 tok/s ƒ   300 tokens computed in 160 ms, 0 cached
+loading  1.84 s •   apart: not in TTFT; with it 2.04 s ƒ
+w: warm-up, the first pass of its shape
+Where the reading went ─────────────────────────────────────────────────────────────────────────────
+█ attention 42% ƒ   ▓ MLP 19% ƒ   ░ rest 39% ƒ
+██████████████████████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
+layer 0  ████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░       52.5 ms •  █ 30.0 ms  ▓ 15.0 ms  ░ 7.50 ms
+layer 1  ██████████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░ 60.0 ms •  █ 37.5 ms  ▓ 15.0 ms  ░ 7.50 ms
+• measured   ƒ derived   ~ estimated   counts are exact and carry no mark
+"""
+    )
+
+
+def test_before_the_first_token_the_sum_is_only_so_far() -> None:
+    assert (
+        picture(prefill_lines(view(*READ), 49, 11)[:6])
+        == """
+so far   180 ms ƒ
+= 20.0 ms + 160 ms; no token yet
+             0 ───────────────── 180 ms
+tokenize     ██▉                        20.0 ms •
+read 0–199 w    ██████████████▍          100 ms •
+read 200–299                  █████████ 60.0 ms •
+"""
+    )
+
+
+def test_while_it_reads_and_where_layers_were_not_found() -> None:
+    live = view(*HALF, StateChanged(RunState.PREFILL))
+    assert (
+        picture(prefill_lines(live, 60, 11))
+        == """
+so far   120 ms ƒ   = 20.0 ms + 100 ms; no token yet
+reading  ▕██████████████████████▋           ▏ 200/300 tokens
+           0 ─────────────── 120 ms
+tokenize   ████                     20.0 ms •
+read 0–199     ████████████████████  100 ms •  2,000 tok/s ƒ
+prefill  2,000 tok/s ƒ   200 tokens computed, 0 cached
+loading  1.84 s •   apart: not in TTFT
+Where the reading went ─────────────────────────────────────
+—  layers not found in GPT2Model
+• measured   ƒ derived   ~ estimated
+"""
+    )
+
+
+def test_while_the_model_loads() -> None:
+    loading = view(LoadProgress("fetch", 0.5, "46 of 92 MB"))
+    assert (
+        picture(prefill_lines(loading, 49, 11))
+        == """
+fetch
+loading  ▕█████████████████                 ▏ 50%
+46 of 92 MB
+"""
+    )
+
+
+def test_a_phase_of_unknown_length_has_no_bar() -> None:
+    assert texts(prefill_lines(view(LoadProgress("start torch", None)), 49, 11)) == "start torch"
+    assert texts(prefill_lines(view(), 49, 11)) == "the model is not loaded yet"
+
+
+def test_a_pause_half_way_says_so() -> None:
+    paused = texts(prefill_lines(view(*HALF, StateChanged(RunState.PAUSED)), 60, 11))
+    assert "paused   ▕" in paused
+    assert "200/300 tokens" in paused
+
+
+def test_a_prompt_that_was_cached_is_told_from_what_was_computed() -> None:
+    shown = view(SMOLLM2, prompt(300), prefill(chunk(200, 100, 50.0), cached=200))
+    assert "prefill  2,000 tok/s ƒ   100 tokens computed in 50.0 ms, 200 cached" in texts(
+        prefill_lines(shown, 70, 30)
+    )
+
+
+def test_case_35_loading_is_apart_and_a_cold_start_has_its_own_total() -> None:
+    shown = texts(prefill_lines(view(*READ, FIRST), 100, 30))
+    assert "TTFT     199 ms ƒ" in shown
+    assert "loading  1.84 s •   apart: not in TTFT; with it 2.04 s ƒ" in shown
+
+
+# --- layers ---------------------------------------------------------------------------------
+
+
+def test_layers_add_up_over_the_chunks() -> None:
+    summed = total_layers([chunk(0, 200, 100.0, layers=layers()), chunk(200, 100, 60.0)])
+    assert summed == layers()
+    both = total_layers(
+        [chunk(0, 200, 100.0, layers=layers()), chunk(200, 100, 60.0, layers=layers(0.5))]
+    )
+    assert both == layers(1.5)
+
+
+def test_shares_of_the_whole_pass_not_of_the_layers() -> None:
+    attention, mlp, rest = split(layers(), 100.0) or (0.0, 0.0, 0.0)
+    assert (attention, mlp) == pytest.approx((0.45, 0.20))
+    assert attention + mlp + rest == pytest.approx(1.0)
+
+
+def test_noise_in_the_clock_makes_no_share_negative() -> None:
+    attention, mlp, rest = split(layers(), 60.0) or (0.0, 0.0, 0.0)
+    assert rest == pytest.approx(0.0)
+    assert attention + mlp == pytest.approx(1.0)
+
+
+def test_layers_without_parts_have_no_split() -> None:
+    plain = [LayerTime(None, None, 10.0)]
+    assert split(plain, 100.0) is None
+    assert split([], 100.0) is None
+    shown = texts(layer_lines([chunk(0, 4, 100.0, layers=plain)], 60, 20))
+    assert "attention and MLP were not found in these layers" in shown
+    assert "layer 0  ░░░" in shown
+
+
+def test_many_layers_stand_in_columns_or_scroll() -> None:
+    many = [chunk(0, 4, 100.0, layers=layers() * 20)]
+    wide = layer_lines(many, 156, 30)
+    assert len(wide) <= 30
+    assert wide[-1].plain.count("layer") == 3 or wide[-1].plain.count("layer") == 2
+    assert len(layer_lines(many, 49, 10)) == 44
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 36, 49, 76, 100, 158])
+@pytest.mark.parametrize("height", [1, 3, 8, 12, 44])
+def test_no_line_breaks_its_frame(width: int, height: int) -> None:
+    zero = view(SMOLLM2, prompt(2), prefill(chunk(0, 2, 0.0)), step(1, timing(0.0), kv(2)))
+    for shown in (view(*READ, FIRST), view(*READ), view(*HALF), view(SMOLLM2), view(), zero):
+        lines = prefill_lines(shown, width, height)
+        assert all(line.cell_length <= width for line in lines)
+        assert "nan" not in texts(lines)
+
+
+def test_the_border_shows_ttft() -> None:
+    pane = PrefillPane()
+    assert pane.subtitle(view(*READ, FIRST)) == "TTFT 199 ms"
+    assert pane.subtitle(view(*READ)) == ""
