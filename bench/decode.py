@@ -161,6 +161,7 @@ def report(backend: Backend, contenders: list[Contender], args: argparse.Namespa
     by_name = {one.name: one for one in contenders}
     theirs, loop = by_name["generate"], by_name["bare loop"]
     print(f"{backend.facts.name} on {backend.facts.device_name}, {backend.facts.threads} threads")
+    print(backend.facts.dtype_reason)
     print(f"{args.rounds} rounds of {args.tokens} tokens, after {len(PROMPT.split())} words")
     print(f"{'':22}{'dtype':10}{'ms a token':>11}{'tokens/s':>10}{'x generate':>12}{'x bare':>8}")
     figures: list[dict[str, Any]] = []

@@ -18,8 +18,10 @@ from engine.timing import now_ms
 
 CPU_READ_BYTES = 512 << 20
 GPU_READ_BYTES = 4 << 30
+SMALL_PRODUCT = 384
 CPU_PRODUCT = 1536
 GPU_PRODUCT = 8192
+SLOW_PRODUCT_MS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,11 @@ def measure_ceilings(
     Bandwidth: a buffer much larger than any cache is reduced to one number, over and over, and
     read by a matrix-vector product, which is what decoding does; the fastest pass of either
     counts, as a ceiling is what can be reached. Speed: the fastest product of two square matrices
-    in ``dtype``. Raises RuntimeError (torch's own) for a device or dtype that is not there, and
-    when memory is short. The result does not change from run to run: keep it.
+    in ``dtype``. Raises RuntimeError (torch's own) for a device that is not there, AttributeError
+    for a dtype that is not, and RuntimeError when memory is short.
+
+    Measure while the machine does nothing else, and keep the result: a busy machine gives
+    ceilings that are too low.
     """
     import torch
 
@@ -116,9 +121,7 @@ def measure_ceilings(
     multiplied = _fastest(clock, partial(torch.mv, buffer, vector), seconds / 2)
     size = buffer.numel() * 4
     del buffer, vector
-    side = CPU_PRODUCT if on_cpu else GPU_PRODUCT
-    square = torch.ones((side, side), dtype=wanted, device=target)
-    product = _fastest(clock, partial(torch.matmul, square, square), seconds)
+    side, product = _product(torch, clock, wanted, target, seconds)
     return Ceilings(
         device=target.type,
         device_name=_device_name(torch, target),
@@ -131,6 +134,21 @@ def measure_ceilings(
 
 
 Work = Callable[[], Any]
+
+
+def _product(
+    torch: Any, clock: Callable[[Work], float], dtype: Any, device: Any, seconds: float
+) -> tuple[int, float]:
+    """The side of the squares that were multiplied, and the ms of the fastest product."""
+    sides = [SMALL_PRODUCT, CPU_PRODUCT if device.type == "cpu" else GPU_PRODUCT]
+    for side in sides:
+        square = torch.ones((side, side), dtype=dtype, device=device)
+        multiply = partial(torch.matmul, square, square)
+        took = _fastest(clock, multiply, seconds)
+        # A CPU without arithmetic in this dtype would need half a minute for the large one.
+        if took > SLOW_PRODUCT_MS:
+            break
+    return side, took
 
 
 def _fastest(clock: Callable[[Work], float], work: Work, seconds: float) -> float:

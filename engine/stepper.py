@@ -217,8 +217,11 @@ class Stepper:
         ``seed`` draws with other dice than the run's. Raises StepperError for an unknown node, an
         id outside the vocabulary, or a full context.
         """
-        started = now_ms()
         self._check_extend(parent, force)
+        # The prompt's own time is in its PrefillRecord, not in the first step's.
+        for _ in self.prefill():
+            pass
+        started = now_ms()
         following = self._distribution(parent)
         sampling = now_ms()
         context = self._context(parent, self.seed if seed is None else seed)
@@ -272,9 +275,6 @@ class Stepper:
 
     def _distribution(self, node: int) -> _Distribution:
         """The logits after ``node``: known, or one pass away, or after reading its branch again."""
-        if node == ROOT:
-            for _ in self.prefill():
-                pass
         known = self._logits.get(node)
         if known is not None:
             first = node == ROOT and not self.children[ROOT]

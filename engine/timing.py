@@ -78,28 +78,25 @@ class Speed:
     ttft_ms: float | None
     """Submit to first token id: tokenize + prefill + the first sample; loading is not in it."""
     itl_ms: float | None
-    """Mean gap between tokens (also called TPOT); warm-up and reused steps left out."""
+    """Mean gap between tokens (also called TPOT), over the steady steps after the first."""
     tps: float | None
     """Decode tokens per second: ``(n - 1) / time of the steps after the first``, the same steps."""
     end_to_end_tps: float | None
     """Output tokens / (TTFT + all steps after the first), warm-up included: what the wait was.
-    None where a step reused logits, as its pass was paid for on another branch."""
+    None where a fork's step ran no pass, or its branch was read again: the wait was another's."""
     prefill_tps: float | None
     """Prompt tokens really computed per second of prefill."""
     warmup_steps: int
     """Steps after the first that were the first of their shape."""
     reused_steps: int
     """Steps after the first that ran no pass."""
-
-
-def counts(step: StepRecord) -> bool:
-    """Whether a decode step belongs in averages: not a warm-up, and it ran a pass of its own."""
-    return not (step.timing.warmup or step.timing.reused)
+    reread_steps: int
+    """Steps after the first that had to read their branch again."""
 
 
 def decode_ms(path: Sequence[StepRecord]) -> list[float]:
-    """Durations of the decode steps that count: not the first token's, not warm-up, not reused."""
-    return [step.timing.total_ms for step in path[1:] if counts(step)]
+    """Durations of the decode steps that count: the steady ones after the first token's."""
+    return [step.timing.total_ms for step in path[1:] if step.timing.steady]
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -120,19 +117,21 @@ def speed(
     ttft = None
     if prompt is not None and prefill is not None and path:
         ttft = ttft_ms(phases(prompt, prefill, path[0]))
-    later = path[1:]
-    reused = sum(step.timing.reused for step in later)
-    gaps = [step.timing.total_ms for step in later if counts(step)]
+    later = [step.timing for step in path[1:]]
+    reused, reread = sum(t.reused for t in later), sum(t.reread for t in later)
+    gaps = decode_ms(path)
     decoding = sum(gaps)
-    whole = None if ttft is None or reused else ttft + sum(s.timing.total_ms for s in later)
+    forked = reused or reread
+    whole = None if ttft is None or forked else ttft + sum(t.total_ms for t in later)
     return Speed(
         ttft_ms=ttft,
         itl_ms=decoding / len(gaps) if gaps else None,
         tps=_per_second(len(gaps), decoding),
         end_to_end_tps=_per_second(len(path), whole),
         prefill_tps=_per_second(prefill.computed, prefill.total_ms) if prefill else None,
-        warmup_steps=sum(step.timing.warmup for step in later),
+        warmup_steps=sum(t.warmup for t in later),
         reused_steps=reused,
+        reread_steps=reread,
     )
 
 

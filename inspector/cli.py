@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from inspector.options import (
     EXIT_ENGINE,
     EXIT_INTERRUPTED,
+    EXIT_OK,
     EXIT_USAGE,
     OneLineParser,
     UsageError,
@@ -62,15 +63,22 @@ def _inspect(words: Sequence[str]) -> int:
     add_sampler_options(parser)
     args = parser.parse_args(words)
     if args.version:
-        from importlib.metadata import version
-
-        print(f"{PROGRAM} {version('llm-inspect-tui')}")
-        return 0
+        print(f"{PROGRAM} {_version()}")
+        return EXIT_OK
     config = load_config(args)
     asked = request(args, config)
     from inspector.start import open_inspector
 
     return open_inspector(asked, config, theme=config.pick("theme", args.theme))
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("llm-inspect-tui")
+    except PackageNotFoundError:
+        return "(not installed: run from its source tree)"
 
 
 def _run(words: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,11 @@ class OneLineParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, without the usage in front."""
 
     def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ").split()[0]
+        known = [name for action in self._actions for name in action.option_strings]
+        near = difflib.get_close_matches(unknown.partition("=")[0], known, 1, 0.8)
+        if unknown.startswith("-") and unknown not in known and near:
+            raise UsageError(f"unknown option {unknown}; did you mean {near[0]}?")
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 

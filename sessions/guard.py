@@ -22,7 +22,6 @@ from sessions.format import (
     APPLICATION_ID,
     VERSION,
     SessionError,
-    objects,
     one_line,
     require_sqlite,
 )
@@ -63,7 +62,7 @@ class Guarded:
         try:
             self._database, self._clock = connect(source)
             with self.reading() as database:
-                check(database, path, objects())
+                check(database, path)
         except sqlite3.Error as error:
             raise damaged(path, error) from None
         except BaseException:

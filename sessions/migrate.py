@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from sessions.format import VERSION, SessionError, blank, objects
+from sessions.format import VERSION, SessionError, blank
 from sessions.readonly import check, connect
 
 Migration = Callable[[sqlite3.Connection, sqlite3.Connection], None]
@@ -30,7 +30,7 @@ def to_current(old: Path, version: int, folder: Path) -> Path:
         new.write_bytes(blank(version + 1))
         source, _ = connect(old)
         with closing(source), closing(sqlite3.connect(new, isolation_level=None)) as target:
-            check(source, old, objects(version))
+            check(source, old, version)
             target.execute("BEGIN")
             migration(source, target)
             target.execute("COMMIT")

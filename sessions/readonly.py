@@ -6,7 +6,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from sessions.format import SchemaObjects, SessionError, one_line
+from sessions.format import VERSION, SessionError, conditions, objects, one_line
 
 CHECK_SECONDS = 60.0
 """How long one look at a file may take before it is given up."""
@@ -63,8 +63,9 @@ def connect(path: Path) -> tuple[sqlite3.Connection, Clock]:
     return database, clock
 
 
-def check(database: sqlite3.Connection, path: Path, expected: SchemaObjects) -> None:
-    """Raise SessionError unless the file has the expected objects and every value fits them."""
+def check(database: sqlite3.Connection, path: Path, version: int = VERSION) -> None:
+    """Raise SessionError unless the file has that schema's objects and every value fits them."""
+    expected = objects(version)
     found = frozenset(database.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
     if found != expected:
         names = sorted({str(one[1]) for one in found ^ expected})
@@ -72,10 +73,14 @@ def check(database: sqlite3.Connection, path: Path, expected: SchemaObjects) -> 
     for kind, name, _, _ in sorted(expected, key=str):
         if kind != "table" or name == UNCHECKED:
             continue
-        # Pages, and every value against its column's type and conditions.
+        # Pages, and every value against its column's type.
         answer = database.execute(f"PRAGMA quick_check({name})").fetchone()
         if answer != ("ok",):
             raise damaged(path, str(answer[0]) if answer else f"{name} cannot be checked")
+    for name, condition in conditions(version).items():
+        query = f"SELECT 1 FROM {name} WHERE NOT ({condition}) LIMIT 1"
+        if database.execute(query).fetchone():
+            raise damaged(path, f"a value in {name} is out of range")
 
 
 def damaged(path: Path, why: object) -> SessionError:

@@ -135,6 +135,8 @@ class StepReader:
         with self._file.reading() as database:
             stages = _of_node(database.execute, _STAGES, node, STAGES_A_STEP)
             rows = _of_node(database.execute, _CANDIDATES, node, ROWS_A_STEP)
+            if not rows:
+                raise RowsError(f"node {node} has no candidates")
             size = len(CANDIDATE_COLUMNS)
             tokens = tuple(self.token(one[1], *one[size:]) for one in rows)
             return unpack_stages(row, stages), unpack_top(row, stages, rows, tokens)

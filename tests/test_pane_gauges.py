@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 from textual.content import Content
 
 from engine.records import KVState, Record
 from engine.roofline import Ceilings
 from inspector.panes.figures import row
 from inspector.panes.gauges import GaugesPane, gauge_lines, gauges
+from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 CEILINGS = Ceilings("cpu", "a CPU", "float32", 2, 20e9, 200e9, "by hand")
 STEPS = [
@@ -110,7 +110,7 @@ def test_zoomed_each_figure_has_its_definition_and_each_step_its_line() -> None:
 TTFT      503 ms ƒ   tokenize + prefill + first sample                          step latency  100 ms – 200 ms, median 100 ms •  1 left out
           submit to first token id; loading and thinking time never count           200 ms┤         ▀▀▀
 ITL       133 ms ƒ   p50 100 ms, p95 200 ms •                                             │
-          mean time between tokens (TPOT), warm-up and reused steps left out              │
+          mean time between tokens (TPOT), over the steps that count                      │
 TPS       7.50 tok/s ƒ   decoding; with the reading 4.15 tok/s ƒ                          │
           (n − 1) tokens / time from the first to the last, the same steps                │
 prefill   20.0 tok/s ƒ                                                              150 ms┤
@@ -124,7 +124,7 @@ MBU       20% ƒ   this step could take 26.9 ms at best ƒ                      
 weights   513 MiB •   134,515,008 parameters, float32                                     │   ██
 KV cache  630 KiB •   14 positions                                                        │   ██
 steps     5   3 in the averages; left out: 1 warm-up                                      │   ██
-          w warm-up, first of its shape; r reused, ran no pass; × not finite              │▄▄ ██    ▄▄
+          w warm-up; r reused logits; b branch read again; × not finite                   │▄▄ ██    ▄▄
 • measured   ƒ derived   ~ estimated   counts are exact and carry no mark                 │██ ██    ██
                                                                                           │██ ██ ▂▂ ██ ▂▂
 Steps: times •, entropy in nats ƒ ────────────────────────────────────────────            │██ ██ ██ ██ ██
@@ -185,8 +185,15 @@ def test_mbu_needs_a_ceiling_of_the_same_device() -> None:
     assert line(unknown, "MBU") == "MBU       —  the cache's size is not known"
 
 
+def test_more_than_all_of_the_bandwidth_means_that_the_ceiling_is_wrong() -> None:
+    low = replace(CEILINGS, read_bytes_per_second=2e9)
+    assert line(RUN, "MBU", low) == (
+        "MBU       202% ƒ   the ceiling is too low: bench again, nothing else running"
+    )
+
+
 def test_the_whole_wait_is_told_from_decoding() -> None:
-    assert line(RUN, "TPS").startswith("TPS       7.50 tok/s ƒ   decoding; with the reading 4.14")
+    assert line(RUN, "TPS").startswith("TPS       7.50 tok/s ƒ   decoding; with the reading 4.15")
 
 
 def test_a_reused_step_says_so_and_is_left_out() -> None:
@@ -197,6 +204,9 @@ def test_a_reused_step_says_so_and_is_left_out() -> None:
     assert line([*RUN, fork], "steps") == (
         "steps     6   3 in the averages; left out: 1 warm-up, 1 reused step"
     )
+    back = step(7, timing(900.0, reread=True), kv(16, computed=16))
+    assert "branch read again: forward 900 ms" in line([*RUN, fork, back], "this step")
+    assert line([*RUN, fork, back], "steps").endswith("1 reused step, 1 branch read again")
 
 
 def test_the_first_token_has_no_pass_of_its_own() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 from textual.content import Content
 
 from engine.records import KVState, ModelFacts, Record
@@ -14,6 +13,7 @@ from inspector.panes.blocks import Block, grid
 from inspector.panes.kv import KVPane, free_blocks, kv_lines, logical_blocks
 from inspector.panes.kv_figures import formula, per_token
 from inspector.view import View
+from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 
 def run(prompt_tokens: int, outputs: int) -> View:
@@ -150,7 +150,7 @@ def test_case_69_a_recurrent_model_has_no_such_cache_and_says_so() -> None:
         query_heads=0,
         kv_bytes_per_token_expected=None,
         kv_note="recurrent state, constant size",
-        cache_kind="recurrent",
+        cache_kind="recurrent state",
         context_length=None,
     )
     read = replace(prefill(chunk(0, 4, 5.0)), kv=KVState(4, 0, None, 4, 0))
@@ -158,20 +158,22 @@ def test_case_69_a_recurrent_model_has_no_such_cache_and_says_so() -> None:
         picture(kv_lines(view(facts, prompt(4), read), 49, 11))
         == """
 cache now   —  recurrent state, constant size
-a token     —  recurrent state, constant size
-  expected  n/a  recurrent state, constant size
-heads       n/a  recurrent state, constant size
+a token     n/a
+heads       n/a  no attention heads
 this pass   0 cached + 4 computed = 4 positions
 at the end  —  context length not known
 Logical blocks ──────────────────────────────────
-n/a  recurrent state, constant size
+n/a  it keeps no positions
 """
     )
 
 
 def test_case_23_a_window_has_seen_more_than_it_stores() -> None:
     facts = replace(
-        SMOLLM2, kv_bytes_per_token_expected=None, kv_note="sliding window of 4 positions"
+        SMOLLM2,
+        kv_bytes_per_token_expected=None,
+        kv_note="30 of 30 layers keep at most 3 positions, so a token's share is not constant",
+        cache_kind="sliding window",
     )
     steps = [
         step(1, timing(0.0), kv(3)),
@@ -182,18 +184,51 @@ def test_case_23_a_window_has_seen_more_than_it_stores() -> None:
         picture(kv_lines(shown, 49, 11))
         == """
 cache now   300 B •   3 stored of 7 seen
-a token     100 B •   100 bytes
-  expected  n/a  sliding window of 4 positions
+a token     n/a  30 of 30 layers keep at most 3
+            positions, so a token's share is not
+            constant
 heads       9 query, 3 K/V; 30 layers
 this pass   6 cached + 1 computed = 7 positions
-at the end  —  it no longer grows with each token
+at the end  n/a  no fixed growth
 Logical blocks: 2 of 2,048, newest 3/4 ──────────
  0  ××××[▓▓▓·]···· ···· ···· ···· ···· ···· ····
 36  ···· ···· ···· ···· ···· ···· ···· ···· ····
-72  ···· ···· ···· ···· ···· ···· ···· ···· ····
-█ prompt ▓ output
+█ prompt ▓ output × out of the window
 """
     )
+
+
+def test_a_compressed_cache_is_measured_where_the_formula_does_not_hold() -> None:
+    facts = replace(
+        SMOLLM2,
+        kv_bytes_per_token_expected=None,
+        kv_note="measured 1,152 bytes a token, which the usual formula does not give",
+    )
+    read = replace(prefill(chunk(0, 4, 5.0)), kv=kv(4, computed=4, each=1152))
+    assert (
+        picture(kv_lines(view(facts, prompt(4), read), 49, 12))
+        == """
+cache now   4.50 KiB •   4 positions
+a token     1.12 KiB •   1,152 bytes
+  expected  n/a  measured 1,152 bytes a token,
+            which the usual formula does not give
+heads       9 query, 3 K/V; 30 layers
+this pass   0 cached + 4 computed = 4 positions
+at the end  9.00 MiB ƒ   8,192 positions
+Logical blocks: 1 of 512, newest 4/16 ───────────
+ 0 [████············]················
+32  ················ ················
+64  ················ ················
+█ prompt  ▓ output  ▃ filling  · free
+"""
+    )
+
+
+def test_positions_are_drawn_even_where_their_bytes_are_not_known() -> None:
+    read = replace(prefill(chunk(0, 4, 5.0)), kv=KVState(4, 4, None, 4, 0))
+    shown = texts(kv_lines(view(SMOLLM2, prompt(4), read), 49, 14))
+    assert "cache now   —  this cache does not tell its size" in shown
+    assert " 0 [████············]" in shown
 
 
 def test_before_anything_is_read() -> None:
@@ -204,7 +239,7 @@ cache now   —  nothing read yet
 a token     —  nothing read yet
 this pass   —  none yet
 Logical blocks ──────────────────────────────────
-none: nothing has been read yet
+none: nothing read yet
 • measured   ƒ derived   ~ estimated
 """
     )
@@ -214,7 +249,7 @@ none: nothing has been read yet
 
 
 def test_case_25_bytes_a_token_are_summed_and_the_formula_stands_beside() -> None:
-    assert per_token(kv(7)) == 46_080
+    assert per_token(SMOLLM2, kv(7)) == 46_080
     assert formula(SMOLLM2) == (
         "2 × 30 × 3 × 64 × 4 bytes",
         "K and V × layers × K/V heads × head dim × bytes",
@@ -293,6 +328,14 @@ def test_no_grid_breaks_its_frame(count: int, width: int, height: int, whole: bo
     lines = grid(blocks, 40, width, height, whole=whole)
     assert len(lines) <= height
     assert all(line.cell_length <= width for line in lines)
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 36, 49, 76, 100, 158])
+@pytest.mark.parametrize("height", [1, 3, 6, 11, 24, 44])
+def test_no_line_breaks_its_frame(width: int, height: int) -> None:
+    unread = view(SMOLLM2, prompt(4))
+    for shown in (run(20, 3), run(3000, 100), unread, view(SMOLLM2), view()):
+        assert all(line.cell_length <= width for line in kv_lines(shown, width, height))
 
 
 def test_the_border_says_how_full_it_is() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 from textual.content import Content
 
 from engine.records import LayerTime, LoadProgress, Record, RunState, StateChanged
 from inspector.panes.layers import layer_lines, split, total_layers
 from inspector.panes.prefill import PrefillPane, prefill_lines
+from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 
 def layers(scale: float = 1.0) -> list[LayerTime]:

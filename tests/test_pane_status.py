@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes import SMOLLM2, chunk, kv, prefill, prompt, settings, step, timing, view
 
 from engine.records import EngineError, LoadProgress, Record, RunState, StateChanged
 from inspector.panes.status import SIGNS, status_line
+from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, settings, step, timing, view
 
 RUN: list[Record] = [
     SMOLLM2,

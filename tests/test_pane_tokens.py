@@ -97,7 +97,11 @@ def test_who_put_a_token_there_is_counted_and_marked() -> None:
     assert counts(view) == "prompt 6 = 2 user + 3 template + 1 tokenizer · output 0"
     rows = token_rows(view, 75)
     assert rows is not None
-    assert [rows[row].plain[25:34].strip() for row in (0, 1, 4)] == ["tokenizer", "template", "prompt"]
+    assert [rows[row].plain[25:34].strip() for row in (0, 1, 4)] == [
+        "tokenizer",
+        "template",
+        "prompt",
+    ]
     assert "$added-token" in styles_at(rows, 1, "template")
     assert "$added-token" not in styles_at(rows, 4, "prompt")
     assert counts(some()) == "prompt 2 · output 6"

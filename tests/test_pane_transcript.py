@@ -136,9 +136,9 @@ def test_an_unused_id_has_a_label() -> None:
 TEXTS = st.lists(
     st.one_of(
         st.binary(min_size=0, max_size=4),
-        st.sampled_from([" the", "日本", "e", "\u0301", "\n", "\n\n", " \n ", "👩‍💻", "\t", "\u200b"]).map(
-            str.encode
-        ),
+        st.sampled_from(
+            [" the", "日本", "e", "\u0301", "\n", "\n\n", " \n ", "👩‍💻", "\t", "\u200b"]
+        ).map(str.encode),
     ),
     min_size=1,
     max_size=40,
@@ -161,7 +161,11 @@ def test_every_line_fits_and_no_text_is_lost(pieces: list[bytes], width: int) ->
 def test_a_layout_that_grew_is_the_one_made_at_once(
     pieces: list[bytes], width: int, boundaries: bool
 ) -> None:
-    view = run([b"a", *pieces], [1 / (len(pieces) + 1)] * (len(pieces) + 1), forces=range(1, len(pieces) + 1))
+    view = run(
+        [b"a", *pieces],
+        [1 / (len(pieces) + 1)] * (len(pieces) + 1),
+        forces=range(1, len(pieces) + 1),
+    )
     flow = None
     for node in range(len(pieces) + 1):
         part = View(view.log, node)

@@ -45,7 +45,9 @@ def test_the_floor_is_the_slower_of_moving_and_computing() -> None:
 
 def test_the_ceilings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "CPU_READ_BYTES", 16 << 20)
+    monkeypatch.setattr(roofline, "SMALL_PRODUCT", 64)
     monkeypatch.setattr(roofline, "CPU_PRODUCT", 128)
+    monkeypatch.setattr(roofline, "SLOW_PRODUCT_MS", 1e9)
     found = roofline.measure_ceilings("cpu", "float32", seconds=0.01)
     assert found.device == "cpu"
     assert found.dtype == "float32"
@@ -55,6 +57,16 @@ def test_the_ceilings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1e8 < found.flops_per_second < 1e16
     assert found.method == "read 16 MiB; 128 x 128 matrix product in float32"
     assert Ceilings(**json.loads(json.dumps(asdict(found)))) == found
+
+
+def test_a_dtype_that_the_cpu_cannot_multiply_is_measured_on_a_small_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roofline, "CPU_READ_BYTES", 16 << 20)
+    monkeypatch.setattr(roofline, "SMALL_PRODUCT", 64)
+    monkeypatch.setattr(roofline, "SLOW_PRODUCT_MS", 0.0)
+    found = roofline.measure_ceilings("cpu", "float32", seconds=0.01)
+    assert found.method.endswith("64 x 64 matrix product in float32")
 
 
 def test_the_arithmetic_needs_no_torch() -> None:

@@ -124,8 +124,22 @@ class TestCandidates:
         if 0 < count <= values.size:
             assert Candidates.from_logits(values).ranked(count - 1) == expected[count - 1]
             assert found.leading(count).ids.tolist() == sorted(expected[:count])
-        *_, whole = Candidates.from_logits(values).heads()
-        assert whole.tolist() == [values[i] for i in expected]
+
+    @pytest.mark.parametrize("scale", [1e-30, 0.02, 1.0, 6.0])
+    @pytest.mark.parametrize("size", [7, 300, 3000, 20_000, 60_000])
+    def test_a_run_around_a_mass_holds_its_place(self, size, scale):
+        rng = np.random.default_rng(size)
+        found = Candidates.from_logits((rng.normal(size=size) * scale).astype(np.float32))
+        whole = np.sort(found.logits)[::-1]
+        cumulative = np.cumsum(found.probs_at(whole))
+        for mass in (0.0, 1e-9, 0.3, 0.8, 0.999, 1.0):
+            run = found.around(mass)
+            end = run.start + run.logits.size
+            assert run.logits.tolist() == whole[run.start : end].tolist()
+            before = cumulative[run.start - 1] if run.start else 0.0
+            assert run.before == pytest.approx(before, abs=1e-12)
+            assert run.before <= mass
+            assert end == size or cumulative[end - 1] > mass
 
     def test_leading_can_keep_the_highest_ids_of_a_tie(self):
         found = candidates(0.2, 0.4, 0.2, 0.2)

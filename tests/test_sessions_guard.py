@@ -21,8 +21,8 @@ from sessions import SessionError, SessionWriter, open_session, readonly
 from sessions.format import APPLICATION_ID, VERSION
 from tests.test_sessions_store import assert_same, forked_run, save
 
-FUZZED = 2500
-"""Mutated files in the ordinary run; the slow one reads four times as many."""
+FUZZED = 2000
+"""Mutated files in the ordinary run; the slow one reads five times as many."""
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,17 @@ def refused(path: Path) -> str:
     return line
 
 
+def refusal_of(path: Path) -> str | None:
+    """The line that refuses ``path``; None where all of it can be read."""
+    try:
+        read_all(path)
+    except SessionError as error:
+        return str(error)
+    return None
+
+
 def _folder(path: Path) -> dict[str, bytes | None]:
-    return {
-        one.name: one.read_bytes() if one.is_file() else None for one in path.parent.iterdir()
-    }
+    return {one.name: one.read_bytes() if one.is_file() else None for one in path.parent.iterdir()}
 
 
 # --- what is no session ---------------------------------------------------------------------------
@@ -134,9 +141,7 @@ def test_another_program_s_database(tmp_path: Path) -> None:
         (0, "is damaged (its tables are not a session's"),
     ],
 )
-def test_another_schema_version(
-    tmp_path: Path, sample: bytes, version: int, message: str
-) -> None:
+def test_another_schema_version(tmp_path: Path, sample: bytes, version: int, message: str) -> None:
     path = tmp_path / "run.llmi"
     path.write_bytes(sample)
     with closing(sqlite3.connect(path)) as database:
@@ -235,22 +240,21 @@ def _schema(name: str, old: str, new: str) -> str:
         (
             [
                 "DROP TABLE event",
-                "CREATE VIEW event AS WITH RECURSIVE c(id) AS (SELECT 1 UNION ALL SELECT id + 1 "
-                "FROM c) SELECT id, 0 AS after_node, 'x' AS kind, '' AS body FROM c",
+                "CREATE VIEW event AS WITH RECURSIVE c(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM c) SELECT id, 0 AS after_node, 'x' AS kind, '' AS body FROM c",
             ],
             "tables are not a session's: event",
         ),
         ([_schema("step", "CHECK (node > 0)", "")], "tables are not a session's: step"),
         ([_schema("step", "u REAL", "u TEXT")], "tables are not a session's: step"),
-        (["UPDATE step SET parent = 9 WHERE node = 4"], "CHECK constraint failed in step"),
-        (["UPDATE step SET parent = 4 WHERE node = 4"], "CHECK constraint failed in step"),
+        (["UPDATE step SET parent = 9 WHERE node = 4"], "a value in step is out of range"),
+        (["UPDATE step SET parent = 4 WHERE node = 4"], "a value in step is out of range"),
         (["DELETE FROM step WHERE node = 2"], "node 3 has no parent 2"),
         (["UPDATE step SET token = 9999 WHERE node = 4"], "names a token or a chain that there"),
         (["UPDATE step SET chain = 9999 WHERE node = 4"], "names a token or a chain that there"),
         (["UPDATE step SET how = 'dreamt' WHERE node = 4"], "'dreamt' is not a valid How"),
         (["UPDATE step SET stop_kind = 'tired' WHERE node = 4"], "'tired' is not a valid StopK"),
-        (["UPDATE step SET total_ms = 9e999 WHERE node = 4"], "CHECK constraint failed in step"),
-        (["UPDATE step SET total_ms = -1 WHERE node = 4"], "CHECK constraint failed in step"),
+        (["UPDATE step SET total_ms = 9e999 WHERE node = 4"], "a value in step is out of range"),
+        (["UPDATE step SET total_ms = -1 WHERE node = 4"], "a value in step is out of range"),
         (["UPDATE step SET weight_sum = 1e-9 WHERE node = 4"], "a probability is not between"),
         (["UPDATE step SET weight_sum = NULL WHERE node = 4"], "neither a sum of weights nor"),
         (["UPDATE step SET raw_probs = x'00' WHERE node = 4"], "values expected, not 1 bytes"),
@@ -263,15 +267,15 @@ def _schema(name: str, old: str, new: str) -> str:
         (["UPDATE step SET extra = '{\"stages\":7}' WHERE node = 4"], "is damaged"),
         (["DELETE FROM stage_result WHERE at / 128 = 4"], "3 stages expected, 0 found"),
         (["DELETE FROM stage_result WHERE at = 4 * 128"], "rows are missing at node 4"),
-        (["DELETE FROM candidate WHERE at / 4096 = 4"], "is damaged"),
+        (["DELETE FROM candidate WHERE at / 4096 = 4"], "node 4 has no candidates"),
         (["DELETE FROM candidate WHERE at = 4 * 4096 + 1"], "rows are missing at node 4"),
         (["UPDATE candidate SET cut_by = 7"], "cut by a stage that there is not"),
         (["UPDATE candidate SET cut_by = -9"], "cut by a stage that there is not"),
         (["UPDATE candidate SET raw_logit = NULL"], "a candidate has no logit"),
-        (["UPDATE candidate SET raw_logit = 1e300"], "CHECK constraint failed in candidate"),
-        (["UPDATE candidate SET final_prob = 7"], "CHECK constraint failed in candidate"),
+        (["UPDATE candidate SET raw_logit = 1e300"], "a value in candidate is out of"),
+        (["UPDATE candidate SET final_prob = 7"], "a value in candidate is out of"),
         (["UPDATE candidate SET rank = 99999999999"], "is damaged"),
-        (["UPDATE candidate SET token = 9999"], "rows are missing at node"),
+        (["UPDATE candidate SET token = 9999"], "has no candidates"),
         (["UPDATE token SET kind = 7"], "is damaged"),
         (["UPDATE token SET id = 99999999999"], "is damaged"),
         (["DELETE FROM prompt_token WHERE position = 0"], "the prompt has no token at 0"),
@@ -305,7 +309,7 @@ def test_hostile_content(
 
 
 def test_a_value_larger_than_any_record_s(tmp_path: Path, sample: bytes) -> None:
-    path = altered(tmp_path / "run.llmi", sample, "UPDATE prompt SET notes = zeroblob(70000000)")
+    path = altered(tmp_path / "run.llmi", sample, "UPDATE prompt SET text = zeroblob(70000000)")
     assert "is damaged" in refused(path)
 
 
@@ -316,7 +320,9 @@ def test_a_read_that_does_not_end_is_given_up(
     path.write_bytes(sample)
     monkeypatch.setattr(readonly, "CHECK_SECONDS", 0.2)
     with open_session(path) as session:
-        endless = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT sum(i) FROM c"
+        endless = (
+            "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT sum(i) FROM c"
+        )
         with (
             pytest.raises(SessionError, match=r"is damaged \(interrupted\)"),
             session._file.reading() as database,
@@ -401,13 +407,9 @@ def fuzz(path: Path, sample: bytes, count: int, seed: int) -> tuple[int, int]:
         data = bytearray(sample)
         MUTATIONS[number % len(MUTATIONS)](rng, data)
         path.write_bytes(data)
-        try:
-            read_all(path)
-        except SessionError as error:
-            assert "\n" not in str(error)
-            assert str(path) in str(error)
-        else:
-            read += 1
+        line = refusal_of(path)
+        read += line is None
+        assert line is None or ("\n" not in line and str(path) in line)
         assert path.read_bytes() == data
     assert [one.name for one in path.parent.iterdir()] == [path.name]
     return read, count - read
@@ -421,7 +423,7 @@ def test_mutated_files(tmp_path: Path, sample: bytes) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_mutated_files(tmp_path: Path, sample: bytes) -> None:
-    read, refusals = fuzz(tmp_path / "run.llmi", sample, 4 * FUZZED, seed=1)
+    read, refusals = fuzz(tmp_path / "run.llmi", sample, 5 * FUZZED, seed=1)
     assert read + refusals == 10_000
 
 
@@ -441,10 +443,8 @@ def test_mutated_logs(tmp_path: Path) -> None:
         (_cut, _flip, _blank_a_region)[number % 3](rng, data)
         (folder / "run.llmi").write_bytes(main)
         (folder / "run.llmi-wal").write_bytes(data)
-        try:
-            assert read_all(folder / "run.llmi") <= 9
-        except SessionError as error:
-            assert "is empty" in str(error), "each transaction is whole or absent"
+        line = refusal_of(folder / "run.llmi")
+        assert line is None or "is empty" in line, "each transaction is whole or absent"
         assert (folder / "run.llmi").read_bytes() == main
         assert (folder / "run.llmi-wal").read_bytes() == data
 

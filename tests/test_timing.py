@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes import case_36, chunk, kv, prefill, prompt, step, timing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from engine.timing import (
     speed,
     ttft_ms,
 )
+from tests.fakes import case_36, chunk, kv, prefill, prompt, step, timing
 
 
 def split(records: list[object]) -> tuple[PromptRecord, PrefillRecord, list[StepRecord]]:
@@ -53,7 +53,7 @@ def test_nothing_is_known_of_nothing() -> None:
     assert figures.tps is None
     assert figures.end_to_end_tps is None
     assert figures.prefill_tps is None
-    assert (figures.warmup_steps, figures.reused_steps) == (0, 0)
+    assert (figures.warmup_steps, figures.reused_steps, figures.reread_steps) == (0, 0, 0)
 
 
 def test_no_rate_is_infinite_where_the_clock_saw_no_time_pass() -> None:
@@ -62,22 +62,24 @@ def test_no_rate_is_infinite_where_the_clock_saw_no_time_pass() -> None:
     assert (figures.tps, figures.end_to_end_tps, figures.prefill_tps) == (None, None, None)
 
 
-def test_warm_up_and_reused_steps_are_in_no_average() -> None:
+def test_steps_that_are_not_steady_are_in_no_average() -> None:
     asked, read, path = split(case_36())
     slow = replace(path[1], timing=timing(5000.0, warmup=True))
     free = replace(path[2], timing=timing(0.0, 0.5, reused=True))
-    figures = speed(asked, read, [path[0], slow, free, *path[3:]])
+    again = replace(path[3], timing=timing(900.0, reread=True))
+    figures = speed(asked, read, [path[0], slow, free, again, path[4]])
     assert figures.itl_ms == 100
     assert figures.tps == pytest.approx(10)
-    assert (figures.warmup_steps, figures.reused_steps) == (1, 1)
+    assert (figures.warmup_steps, figures.reused_steps, figures.reread_steps) == (1, 1, 1)
 
 
-def test_the_whole_wait_holds_warm_up_but_is_not_known_where_a_pass_was_reused() -> None:
+def test_the_whole_wait_holds_warm_up_but_is_not_known_on_a_fork() -> None:
     asked, read, path = split(case_36())
     slow = replace(path[1], timing=timing(1100.0, warmup=True))
     assert speed(asked, read, [path[0], slow]).end_to_end_tps == pytest.approx(2 / 1.6)
-    free = replace(path[1], timing=timing(0.0, 0.5, reused=True))
-    assert speed(asked, read, [path[0], free]).end_to_end_tps is None
+    for forked in (timing(0.0, 0.5, reused=True), timing(900.0, reread=True)):
+        path[1] = replace(path[1], timing=forked)
+        assert speed(asked, read, path[:2]).end_to_end_tps is None
 
 
 def test_ttft_is_the_sum_of_its_phases_and_ends_with_the_id() -> None:

@@ -7,7 +7,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,8 +18,10 @@ from engine.text import quote
 TRIED = ("float32", "float16", "bfloat16")
 _SAMPLE = 150_000_000
 """Most weights that the trial multiplies with: more than any cache holds, less than a second."""
-_ROUNDS = 4
-_HOPELESS = 10.0
+_ROUNDS, _FEWEST, _SECONDS = 6, 2, 0.6
+"""Rounds of the trial: all of them, or after the fewest those that begin within the seconds."""
+_BUSY_ROWS = 4096
+_HOPELESS = 20.0
 """A dtype this many times slower than the best in its first round is not measured again."""
 
 
@@ -59,9 +61,11 @@ def _sample(found: Sequence[Any], limit: int) -> list[Any]:
 def measure(model: Any, free: int | None = None) -> dict[str, float | None]:
     """Milliseconds of one pass's matrix-vector products in each dtype; None where it cannot.
 
-    ``model`` holds float32 weights on the CPU. Rounds of the dtypes take turns, so that whatever
-    else the machine does meets them alike, and the best round counts. Only the sampled weights
-    are copied, within a quarter of the ``free`` bytes; the figure is scaled up from them.
+    ``model`` holds float32 weights on the CPU. Rounds of the dtypes take turns, each going through
+    all layers, so that no weight is still in a cache when its turn comes again. Every product
+    counts by its best round: on a busy machine some of any round's products are interrupted. Only
+    the sampled weights are copied, within a quarter of the ``free`` bytes; the figure is scaled up
+    from them.
     """
     found = matrices(model)
     limit = _SAMPLE if free is None else min(_SAMPLE, free // 16)
@@ -69,21 +73,27 @@ def measure(model: Any, free: int | None = None) -> dict[str, float | None]:
     if not picked:
         return dict.fromkeys(TRIED)
     scale = sum(weight.numel() for weight in found) / sum(weight.numel() for weight in picked)
-    best: dict[str, float | None] = {}
+    best: dict[str, list[float]] = {}
     with torch.inference_mode():
         work = {name: _products(picked, getattr(torch, name)) for name in TRIED}
-        for round_ in range(_ROUNDS + 1):
+        began = time.perf_counter()
+        for round_ in range(_ROUNDS):
+            if round_ >= _FEWEST and time.perf_counter() - began > _SECONDS:
+                break
             for name in list(work):
-                took = _timed(work[name])
-                if took is None or round_ == 0:
-                    best[name] = None if took is None else took * scale
+                times = _timed(work[name])
+                if times is None:  # this build of torch has no such product on this CPU
+                    del work[name]
+                elif name not in best:
+                    best[name] = times
                 else:
-                    best[name] = min(took * scale, best[name] or math.inf)
-            fastest = min((ms for ms in best.values() if ms is not None), default=math.inf)
-            for name, ms in best.items():
-                if ms is None or ms > _HOPELESS * fastest:
-                    work.pop(name, None)
-    return best
+                    best[name] = [min(pair) for pair in zip(best[name], times, strict=True)]
+            if round_ == 0:
+                fastest = min((sum(times) for times in best.values()), default=0.0)
+                for name, times in best.items():
+                    if sum(times) > _HOPELESS * fastest:
+                        del work[name]
+    return {name: sum(best[name]) * scale if name in best else None for name in TRIED}
 
 
 def _products(picked: Sequence[Any], dtype: Any) -> list[tuple[Any, Any]]:
@@ -93,14 +103,33 @@ def _products(picked: Sequence[Any], dtype: Any) -> list[tuple[Any, Any]]:
     ]
 
 
-def _timed(products: Sequence[tuple[Any, Any]]) -> float | None:
-    start = time.perf_counter()
+def _timed(products: Sequence[tuple[Any, Any]]) -> list[float] | None:
+    """Milliseconds of each product; None where torch refuses one."""
+    times = []
     try:
         for weight, vector in products:
+            start = time.perf_counter()
             torch.nn.functional.linear(vector, weight)
-    except RuntimeError:  # this build of torch has no such product on this CPU
+            times.append((time.perf_counter() - start) * 1000)
+    except RuntimeError:
         return None
-    return (time.perf_counter() - start) * 1000
+    return times
+
+
+def is_busy(model: Any) -> bool:
+    """Whether other work keeps torch's threads from running side by side just now.
+
+    Threads that wait for one that is not running make a product take anything up to a hundred
+    times as long, and the more so the shorter it is: a trial would then measure the waiting.
+    """
+    weights = matrices(model)
+    if not weights or torch.get_num_threads() == 1:
+        return False
+    weight = max(weights, key=lambda one: one.numel())[:_BUSY_ROWS]
+    products = [(weight, torch.full((1, weight.shape[1]), 0.01, dtype=weight.dtype))] * 15
+    with torch.inference_mode():
+        times = sorted(_timed(products) or [0.0])
+    return times[len(times) // 2] > 2 * times[0]
 
 
 def choose(model: Any, tokenizer: Any, ids: Sequence[int], free: int | None = None) -> Choice:
@@ -108,8 +137,21 @@ def choose(model: Any, tokenizer: Any, ids: Sequence[int], free: int | None = No
 
     ``model`` holds float32 weights on the CPU and is left as it is. Dtypes are compared from the
     fastest on and only until one agrees; each comparison needs a 16-bit copy of the weights, and
-    is left out (which rules the dtype out) when that is more than the ``free`` bytes.
+    is left out (which rules the dtype out) when that is more than the ``free`` bytes. On a busy
+    machine all this is done on one thread, which the reason mentions.
     """
+    if not is_busy(model):
+        return _choose(model, tokenizer, ids, free)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        choice = _choose(model, tokenizer, ids, free)
+    finally:
+        torch.set_num_threads(threads)
+    return replace(choice, reason=f"{choice.reason}; on one thread, as the machine was busy")
+
+
+def _choose(model: Any, tokenizer: Any, ids: Sequence[int], free: int | None) -> Choice:
     measured = measure(model, free)
     order = sorted(TRIED, key=lambda name: (measured[name] is None, measured[name] or 0.0))
     unasked = "slower, so not compared"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,10 +14,26 @@ from engine.records import DoubleArray, FloatArray, IntArray
 PositionArray = NDArray[np.intp]
 _FIRST_HEAD = 256
 _BLOCK = 8192
+_SORT_WHOLE = 16_384
+_BINS, _BIN_RANGE = 4096, 32.0
+# More than float32 rounding can move a sum of probabilities.
+_SLACK = 1e-6
 
 
 class SamplingError(ValueError):
     """A distribution that cannot be sampled; the message names the stage and the reason."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Neighbours in the order: logits from the largest down, shape ``(n,)``.
+
+    ``start`` others come before them, with ``before`` of the mass.
+    """
+
+    start: int
+    before: float
+    logits: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,34 +195,75 @@ class Candidates:
             known = self.__dict__["_descending"] = np.sort(head)[::-1]
         return known
 
-    def heads(self) -> Iterator[FloatArray]:
-        """``descending`` again and again, each longer than the last, until it holds everything."""
-        size = 0
-        while size < len(self):
-            logits = self.descending(size * 8 or _FIRST_HEAD)
-            size = logits.size
-            yield logits
+    def around(self, mass: float, *, rounded: bool = False) -> Run:
+        """A run of the order that holds the place where the summed probabilities reach ``mass``.
 
-    def leading(self, count: int, keep_highest_ids: bool = False) -> Candidates:
-        """The ``count`` largest; among equals at the border the lowest ids, or the highest."""
+        With some slack on both sides. ``rounded`` adds up probabilities rounded to float32. Sorts
+        no more than it needs: an untruncated vocabulary can have 100,000 likely tokens.
+        """
+        for size in (_FIRST_HEAD, 8 * _FIRST_HEAD):
+            logits = self.descending(size)
+            if logits.size == len(self) or self._mass(logits, rounded) > mass + _SLACK:
+                return Run(0, 0.0, logits)
+        if len(self) <= _SORT_WHOLE:
+            return Run(0, 0.0, self.descending(len(self)))
+        bins, through = self._binned(rounded)
+        first, last = np.searchsorted(through, (mass - _SLACK, mass + _SLACK))
+        inside = (bins >= first) & (bins <= last)
+        start = int(np.count_nonzero(bins < first))
+        before = float(through[first - 1]) if first else 0.0
+        return Run(start, before, np.sort(self.logits[inside])[::-1])
+
+    def _binned(self, rounded: bool) -> tuple[NDArray[np.int16], DoubleArray]:
+        """(bin of each logit, by its distance from the largest; mass through each bin)."""
+        largest, scale = self.logits.max(), np.float32(_BINS / _BIN_RANGE)
+        bins, masses = np.empty(len(self), dtype=np.int16), np.zeros(_BINS)
+        for start in range(0, len(self), _BLOCK):
+            block = self.logits[start : start + _BLOCK]
+            distance = np.minimum((largest - block) * scale, np.float32(_BINS - 1))
+            bins[start : start + _BLOCK] = index = distance.astype(np.intp)
+            probs = self.probs_at(block)
+            weights = probs.astype(np.float32) if rounded else probs
+            masses += np.bincount(index, weights=weights, minlength=_BINS)
+        return bins, np.cumsum(masses)
+
+    @cached_property
+    def rounded_total(self) -> float:
+        """Sum of the probabilities, each rounded to float32 first; near 1."""
+        blocks = range(0, len(self), _BLOCK)
+        return sum(self._mass(self.logits[start : start + _BLOCK], True) for start in blocks)
+
+    def _mass(self, logits: FloatArray, rounded: bool) -> float:
+        probs = self.probs_at(logits)
+        return float((probs.astype(np.float32) if rounded else probs).sum(dtype=np.float64))
+
+    def leading(
+        self, count: int, *, border: float | None = None, keep_highest_ids: bool = False
+    ) -> Candidates:
+        """The ``count`` largest; among equals at the border the lowest ids, or the highest.
+
+        ``border`` is the logit of the last of them, for who knows it already.
+        """
         if count >= len(self):
             return self
-        logits = self.descending(count)[:count]
-        border = logits[-1]
+        if border is None:
+            border = self.descending(count)[count - 1]
         keep = self.logits >= border
         excess = int(np.count_nonzero(keep)) - count
         if excess:
             tied = np.flatnonzero(self.logits == border)
             keep[tied[:excess] if keep_highest_ids else tied[-excess:]] = False
-        chosen = self.select(keep)
-        chosen.__dict__["_descending"] = logits
-        return chosen
+        return self.select(keep)
 
-    def ranked(self, rank: int) -> int:
-        """Position of the candidate in place ``rank`` (from 0) of ``order``."""
+    def ranked(self, rank: int, logit: float | None = None) -> int:
+        """Position of the candidate in place ``rank`` (from 0) of ``order``.
+
+        ``logit`` is its logit, for who knows it already.
+        """
         if rank < _FIRST_HEAD:
             return int(self.order(rank + 1)[rank])
-        logit = self.descending(rank + 1)[rank]
+        if logit is None:
+            logit = self.descending(rank + 1)[rank]
         equal = np.flatnonzero(self.logits == logit)
         return int(equal[rank - np.count_nonzero(self.logits > logit)])
 

@@ -56,20 +56,17 @@ def draw(final: Candidates, u: float) -> Draw:
     """
     if not 0.0 <= u < 1.0:
         raise ValueError(f"u must lie in [0, 1), not {u}")
-    for logits in final.heads():
-        probs = final.probs_at(logits)
-        # np.cumsum adds in sequence, so a longer head repeats a shorter one's sums exactly.
-        cumulative = np.cumsum(probs)
-        if u < cumulative[-1]:
-            break
-    rank = int(np.searchsorted(cumulative, u, side="right"))
+    run = final.around(u)
+    probs = final.probs_at(run.logits)
+    cumulative = run.before + np.cumsum(probs)
+    index = int(np.searchsorted(cumulative, u, side="right"))
     # Rounding can leave the whole sum a hair below 1; then the last possible token takes the rest.
-    rank = min(rank, int(np.count_nonzero(probs > 0.0)) - 1)
-    token_id = int(final.ids[final.ranked(rank)])
-    if not probs[rank] > 0.0:
+    index = min(index, int(np.count_nonzero(probs > 0.0)) - 1)
+    token_id = int(final.ids[final.ranked(run.start + index, run.logits[index])])
+    if index < 0 or not probs[index] > 0.0:
         raise SamplingError(f"the draw fell on token {token_id} of probability 0")
-    low = float(cumulative[rank - 1]) if rank else 0.0
-    return Draw(token_id, How.SAMPLED, u, low, float(cumulative[rank]))
+    low = float(cumulative[index - 1]) if index else run.before
+    return Draw(token_id, How.SAMPLED, u, low, float(cumulative[index]))
 
 
 def stretch(final: Candidates, token_id: int) -> tuple[float, float]:

@@ -13,7 +13,9 @@ from typing import ClassVar, Protocol
 
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
+from textual.color import ColorParseError
 from textual.content import Content
+from textual.css.tokenizer import TokenError
 from textual.events import Click, Resize
 from textual.geometry import Size
 from textual.message import Message
@@ -201,7 +203,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             words = " ".join(self._word(word) for word in text.split())
             try:
                 style = Style.parse(words)
-            except ValueError:
+            except (ColorParseError, TokenError):
                 style = Style.null()
             self._styles[text] = style
         return style

@@ -158,12 +158,12 @@ def key(width: int, *, lost: bool) -> Content:
         Content.assemble((FREE, "$kv-free"), muted(" free")),
     ]
     if lost:
-        names.append(Content.assemble((LOST, "$kv-evicted"), muted(" out of the window")))
+        names.insert(2, Content.assemble((LOST, "$kv-evicted"), muted(" out of the window")))
     names.append(Content.assemble("[ ]", muted(" or "), (NEWEST, "$bar-drawn"), muted(" newest")))
     return fit(
         width,
         Content("   ").join(names),
         Content("  ").join(names),
         Content("  ").join(names[:-1]),
-        Content(" ").join(names[:2]),
+        Content(" ").join(names[: 3 if lost else 2]),
     )

@@ -65,16 +65,17 @@ def kind_style(kind: TokenKind) -> str:
 def token_parts(token: Token | None, style: str = "") -> tuple[tuple[str, str], ...]:
     """A token as it stands in a list: ordinary text in quotes, so that its spaces can be seen.
 
-    What is not ordinary text (special, unused, a piece of a character) has no quotes, and its
-    kind's style instead of ``style``.
+    What is not ordinary text (special, unused, a piece of a character) has no quotes. The style is
+    the one of the token's kind where none is given.
     """
     if token is None:
         return ((UNKNOWN, "dim"),)
     unused = token.kind is TokenKind.UNUSED
     shown = label(token.id, token.bytes, "unused" if unused else "normal")
+    style = style or kind_style(token.kind)
     if token.kind in (TokenKind.NORMAL, TokenKind.ADDED) and token.bytes:
-        return (('"', "dim"), (shown, style or kind_style(token.kind)), ('"', "dim"))
-    return ((shown, kind_style(token.kind) or style),)
+        return (('"', "dim"), (shown, style), ('"', "dim"))
+    return ((shown, style),)
 
 
 def token_text(token: Token | None, style: str = "") -> Content:

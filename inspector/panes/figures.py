@@ -8,6 +8,7 @@ What cannot be known is ``—``, without a mark, with the reason where there is 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -190,6 +191,15 @@ def row(label: str, label_width: int, width: int, figure: Content, *notes: str) 
     """A label, a figure, and the longest of the notes on it that still fits."""
     variants = [figure + muted(f"   {note}") for note in notes]
     return labelled(label, label_width, width, *variants, figure)
+
+
+def wrapped(label: str, label_width: int, width: int, text: str) -> list[Content]:
+    """A label and a text that must be read to its end, on as many lines as that takes."""
+    lines = textwrap.wrap(text, max(8, width - label_width)) or [""]
+    return [
+        labelled(label if index == 0 else "", label_width, width, muted(line))
+        for index, line in enumerate(lines)
+    ]
 
 
 def beside(

@@ -11,7 +11,7 @@ from textual.content import Content
 from engine.records import ModelFacts, StepRecord
 from engine.roofline import Ceilings, floor_ms, step_bytes, step_flops, utilisation
 from engine.text import visible
-from engine.timing import Speed, counts, decode_ms, percentile
+from engine.timing import Speed, decode_ms, percentile
 from inspector.panes.base import Pane
 from inspector.panes.figures import (
     Mark,
@@ -31,13 +31,14 @@ from inspector.panes.figures import (
     size,
 )
 from inspector.panes.plots import Series, plot
-from inspector.panes.steps import forward, step_table
+from inspector.panes.steps import forward, letter, step_table
 from inspector.view import View
 
 LABEL = 10
 TWO_COLUMNS = 72
 EXPLAIN_FROM = 30
 EXPLAIN_WIDTH = 76
+WHY = {"": "", "w": "warm-up: ", "r": "reused logits: ", "b": "branch read again: "}
 TABLE_FROM = 24
 
 
@@ -89,7 +90,7 @@ def _speeds(speed: Speed, path: Sequence[StepRecord]) -> list[Gauge]:
             "ITL",
             _figure(ms(speed.itl_ms), none_yet),
             tuple(filter(None, (spread,))),
-            "mean time between tokens (TPOT), warm-up and reused steps left out",
+            "mean time between tokens (TPOT), over the steps that count",
         ),
         Gauge(
             "TPS",
@@ -112,7 +113,7 @@ def _this_step(step: StepRecord | None) -> Gauge:
     t = step.timing
     rest = t.detokenize_ms + t.other_ms
     parts = f"forward {forward(step)}, sample {ms(t.sample_ms)}, other {ms(rest)}"
-    why = "warm-up: " if t.warmup else "reused logits: " if t.reused else ""
+    why = WHY[letter(t)]
     return Gauge(
         "this step",
         measured(ms(t.total_ms), "bold"),
@@ -123,7 +124,7 @@ def _this_step(step: StepRecord | None) -> Gauge:
 
 def _overhead(path: Sequence[StepRecord]) -> Gauge:
     """What a step costs beside its forward pass, on average."""
-    steps = [step.timing for step in path[1:] if counts(step)]
+    steps = [step.timing for step in path[1:] if step.timing.steady]
     total = sum(t.total_ms for t in steps)
     if not steps or total <= 0:
         return Gauge("overhead", nothing("needs two tokens that count"))
@@ -147,7 +148,7 @@ def _mbu(facts: ModelFacts | None, path: Sequence[StepRecord], ceilings: Ceiling
     if facts.device.partition(":")[0] != ceilings.device:
         why = f"bench was on {ceilings.device}, this is {facts.device}"
         return Gauge("MBU", nothing(why), (), definition)
-    steps = [s for s in path[1:] if counts(s)]
+    steps = [s for s in path[1:] if s.timing.steady]
     sizes = [s.kv.nbytes for s in steps if s.kv.nbytes is not None]
     if not steps or len(sizes) < len(steps):
         why = "needs two tokens that count" if not steps else "the cache's size is not known"
@@ -159,8 +160,10 @@ def _mbu(facts: ModelFacts | None, path: Sequence[StepRecord], ceilings: Ceiling
         facts.parameters, facts.layers, facts.query_heads, facts.head_dim, steps[-1].kv.seen
     )
     least = floor_ms(step_bytes(facts.weight_bytes, sizes[-1]), flops, ceilings)
-    note = f"this step could take {ms(least)} at best ƒ"
-    return Gauge("MBU", _figure(percent(reached), ""), (note, f"floor {ms(least)} ƒ"), definition)
+    notes = (f"this step could take {ms(least)} at best ƒ", f"floor {ms(least)} ƒ")
+    if reached is not None and reached > 1:
+        notes = ("the ceiling is too low: bench again, nothing else running", "ceiling too low")
+    return Gauge("MBU", _figure(percent(reached), ""), notes, definition)
 
 
 def _memory(view: View) -> list[Gauge]:
@@ -188,7 +191,11 @@ def _steps(speed: Speed, path: Sequence[StepRecord]) -> Gauge:
     counted = len(decode_ms(path))
     out = [
         plural(number, what)
-        for number, what in ((speed.warmup_steps, "warm-up"), (speed.reused_steps, "reused step"))
+        for number, what in (
+            (speed.warmup_steps, "warm-up"),
+            (speed.reused_steps, "reused step"),
+            (speed.reread_steps, "branch read again"),
+        )
         if number
     ]
     note = f"{counted:,} in the averages" + (f"; left out: {', '.join(out)}" if out else "")
@@ -196,7 +203,7 @@ def _steps(speed: Speed, path: Sequence[StepRecord]) -> Gauge:
         "steps",
         Content(f"{len(path):,}"),
         (note, f"{counted:,} averaged"),
-        "w warm-up, first of its shape; r reused, ran no pass; × not finite",
+        "w warm-up; r reused logits; b branch read again; × not finite",
     )
 
 
@@ -206,11 +213,7 @@ def _steps(speed: Speed, path: Sequence[StepRecord]) -> Gauge:
 def latency(path: Sequence[StepRecord]) -> Series:
     """Time of each step after the first token's, whose wait is TTFT."""
     later = path[1:]
-    skipped = {
-        index: "w" if step.timing.warmup else "r"
-        for index, step in enumerate(later)
-        if not counts(step)
-    }
+    skipped = {i: letter(step.timing) for i, step in enumerate(later) if not step.timing.steady}
     times = [step.timing.total_ms for step in later]
     return Series(
         "latency",

@@ -12,10 +12,9 @@ from typing import ClassVar
 from textual.content import Content
 
 from engine.records import KVState
-from engine.text import visible
 from inspector.panes.base import Pane
 from inspector.panes.blocks import Block, grid, key
-from inspector.panes.figures import beside, fit, heading, legend, muted, plural, size
+from inspector.panes.figures import beside, cut, fit, heading, legend, muted, plural, size
 from inspector.panes.kv_figures import figures, lengths
 from inspector.view import View
 
@@ -65,10 +64,9 @@ def picture(view: View, width: int, height: int) -> list[Content]:
     """The blocks, in at most ``height`` lines (three at least)."""
     kv, facts = state(view), view.facts
     if kv is None:
-        return [heading("Logical blocks", width), muted("none: nothing has been read yet")]
-    if facts is not None and facts.kv_bytes_per_token_expected is None and kv.nbytes is None:
-        why = visible(facts.kv_note) or facts.cache_kind
-        return [heading("Logical blocks", width), muted(f"n/a  {why}")]
+        return [heading("Logical blocks", width), cut(muted("none: nothing read yet"), width)]
+    if kv.stored == 0 < kv.seen:
+        return [heading("Logical blocks", width), cut(muted("n/a  it keeps no positions"), width)]
     prompt = len(view.prompt.tokens) if view.prompt is not None else 0
     blocks = logical_blocks(kv, prompt)
     free = free_blocks(kv, facts.context_length if facts is not None else None)
@@ -104,19 +102,19 @@ def kv_lines(view: View, width: int, height: int) -> list[Content]:
     """The whole pane."""
     if width >= TWO_COLUMNS:
         left = max(LEFT, min(64, width * 2 // 5))
-        lines = figures(view, state(view), left)
+        head, rest = figures(view, state(view), left)
+        lines = head + rest
         if height > len(lines) + 1:
             lines += [legend(left)]
         if height > len(lines) + 8:
             lines += [Content(""), *lengths(view.facts, state(view), left)]
         right = width - left - 2
         return beside(lines, picture(view, right, max(height, 3)), left)
-    lines = figures(view, state(view), width)
-    head, rest = lines[:2], lines[2:]
-    if height >= len(lines) + 4:
-        spare = height - len(lines)
+    head, rest = figures(view, state(view), width)
+    spare = height - len(head) - len(rest)
+    if spare >= 4:
         foot = [legend(width)] if spare >= 7 else []
-        return [*lines, *picture(view, width, spare - len(foot)), *foot]
+        return [*head, *rest, *picture(view, width, spare - len(foot)), *foot]
     return [*head, *picture(view, width, max(3, height - len(head))), *rest, legend(width)]
 
 

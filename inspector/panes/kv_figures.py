@@ -8,6 +8,7 @@ from engine.records import KVState, ModelFacts
 from engine.text import visible
 from inspector.panes.figures import (
     MUTED,
+    NOTHING,
     count,
     cut,
     derived,
@@ -22,6 +23,7 @@ from inspector.panes.figures import (
     row,
     size,
     three,
+    wrapped,
 )
 from inspector.view import View
 
@@ -29,9 +31,15 @@ LABEL = 12
 COLUMN = 11
 
 
-def per_token(kv: KVState | None) -> float | None:
-    """Bytes a position, from the real tensors."""
-    if kv is None or kv.nbytes is None or kv.stored <= 0:
+FULL_ATTENTION = "full attention"
+"""The ``cache_kind`` of a cache that grows by the same amount with each token."""
+
+
+def per_token(facts: ModelFacts | None, kv: KVState | None) -> float | None:
+    """Bytes a position, from the real tensors; None where there is no such constant."""
+    if kv is None or kv.nbytes is None or kv.stored <= 0 or kv.stored < kv.seen:
+        return None
+    if facts is not None and facts.kv_note and facts.cache_kind != FULL_ATTENTION:
         return None
     return kv.nbytes / kv.stored
 
@@ -47,59 +55,65 @@ def formula(facts: ModelFacts) -> tuple[str, str] | None:
     return numbers, "K and V × layers × K/V heads × head dim × bytes"
 
 
-def figures(view: View, kv: KVState | None, width: int) -> list[Content]:
-    """What the cache holds and costs, most important first."""
+def figures(view: View, kv: KVState | None, width: int) -> tuple[list[Content], list[Content]]:
+    """What the cache holds and costs: the two most important figures, and the rest."""
     facts = view.facts
-    lines = [_now(facts, kv, width), _measured(facts, kv, width)]
+    each = per_token(facts, kv)
+    head = [*_now(facts, kv, width), *_measured(facts, kv, each, width)]
+    rest = []
     if facts is not None:
-        lines += _expected(facts, kv, width)
-        lines += _heads(facts, width)
-    lines.append(labelled("this pass", LABEL, width, *_pass(view, kv)))
+        rest += _expected(facts, each, width)
+        rest += _heads(facts, width)
+    rest.append(labelled("this pass", LABEL, width, *_pass(view, kv)))
     if facts is not None:
-        lines.append(_full(facts, kv, width))
-    return lines
+        rest.append(_full(facts, kv, each, width))
+    return head, rest
 
 
-def _why(facts: ModelFacts | None, kv: KVState | None) -> str:
-    """Why there is no size."""
-    if kv is None:
-        return "nothing read yet"
-    if facts is not None and facts.kv_note:
-        return visible(facts.kv_note)
-    return "this cache does not tell its size" if kv.nbytes is None else "no position stored"
+def _note(facts: ModelFacts | None) -> str:
+    """Why the usual figures do not exist."""
+    return visible(facts.kv_note) if facts is not None else ""
 
 
 def _line(label: str, width: int, figure: Content, *notes: str) -> Content:
     return row(label, LABEL, width, figure, *notes)
 
 
-def _now(facts: ModelFacts | None, kv: KVState | None, width: int) -> Content:
-    if kv is None or kv.nbytes is None:
-        return _line("cache now", width, nothing(_why(facts, kv)))
+def _now(facts: ModelFacts | None, kv: KVState | None, width: int) -> list[Content]:
+    if kv is None:
+        return [_line("cache now", width, nothing("nothing read yet"))]
+    if kv.nbytes is None:
+        why = _note(facts) or "this cache does not tell its size"
+        return wrapped("cache now", LABEL, width, f"{NOTHING}  {why}")
     if kv.stored != kv.seen:
         notes = [f"{kv.stored:,} stored of {kv.seen:,} seen", f"{kv.stored:,} of {kv.seen:,}"]
     else:
         notes = [f"{plural(kv.stored, 'position')} stored, all seen", plural(kv.stored, "position")]
-    return _line("cache now", width, measured(size(kv.nbytes), "bold"), *notes)
+    return [_line("cache now", width, measured(size(kv.nbytes), "bold"), *notes)]
 
 
-def _measured(facts: ModelFacts | None, kv: KVState | None, width: int) -> Content:
-    each = per_token(kv)
-    if each is None:
-        return _line("a token", width, nothing(_why(facts, kv)))
-    short = f"{each:,.0f} bytes"
-    return _line(
-        "a token", width, measured(size(each), "bold"), f"{short}, summed from the tensors", short
-    )
+def _measured(
+    facts: ModelFacts | None, kv: KVState | None, each: float | None, width: int
+) -> list[Content]:
+    if each is not None:
+        short = f"{each:,.0f} bytes"
+        notes = f"{short}, summed from the tensors", short
+        return [_line("a token", width, measured(size(each), "bold"), *notes)]
+    if kv is None:
+        return [_line("a token", width, nothing("nothing read yet"))]
+    if kv.nbytes is None:
+        return [_line("a token", width, muted("n/a"))]
+    why = _note(facts) or "positions have left the window"
+    return wrapped("a token", LABEL, width, f"n/a  {why}")
 
 
-def _expected(facts: ModelFacts, kv: KVState | None, width: int) -> list[Content]:
+def _expected(facts: ModelFacts, each: float | None, width: int) -> list[Content]:
     expected = facts.kv_bytes_per_token_expected
     if expected is None:
-        why = visible(facts.kv_note) or f"no formula for a cache of kind {facts.cache_kind}"
-        return [_line("  expected", width, muted(f"n/a  {why}"))]
+        # Where there is no figure to compare with, the reason has been given already.
+        note = _note(facts) or "the usual formula does not hold"
+        return wrapped("  expected", LABEL, width, f"n/a  {note}") if each is not None else []
     figure = derived(size(expected))
-    each = per_token(kv)
     if each is not None and abs(each - expected) >= 0.5:
         figure += Content.styled(f"  ! {three(each / expected)}× measured", "$warning")
     product = formula(facts)
@@ -115,8 +129,7 @@ def _expected(facts: ModelFacts, kv: KVState | None, width: int) -> list[Content
 
 def _heads(facts: ModelFacts, width: int) -> list[Content]:
     if not facts.kv_heads or not facts.query_heads:
-        why = visible(facts.kv_note) or "no attention heads"
-        return [_line("heads", width, muted(f"n/a  {why}"))]
+        return [_line("heads", width, muted("n/a  no attention heads"))]
     group = facts.query_heads / facts.kv_heads
     heads = f"{count(facts.query_heads)} query, {count(facts.kv_heads)} K/V"
     shared = f"{group:g} queries share one" if group != 1 else "one each"
@@ -140,14 +153,14 @@ def _heads(facts: ModelFacts, width: int) -> list[Content]:
     return lines
 
 
-def _full(facts: ModelFacts, kv: KVState | None, width: int) -> Content:
+def _full(facts: ModelFacts, kv: KVState | None, each: float | None, width: int) -> Content:
     """What the cache would hold at the end of the context."""
     if facts.context_length is None:
         return _line("at the end", width, nothing("context length not known"))
-    each = per_token(kv) or facts.kv_bytes_per_token_expected
-    if each is None or (kv is not None and kv.stored < kv.seen):
-        why = "it no longer grows with each token" if each is not None else _why(facts, kv)
-        return _line("at the end", width, nothing(why))
+    if each is None and kv is None:
+        each = facts.kv_bytes_per_token_expected
+    if each is None:
+        return _line("at the end", width, muted("n/a  no fixed growth"))
     positions = f"{facts.context_length:,} positions"
     figure = derived(size(each * facts.context_length))
     return _line("at the end", width, figure, f"of the context: {positions}", positions)
@@ -171,10 +184,8 @@ LENGTHS = (1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
 
 def lengths(facts: ModelFacts | None, kv: KVState | None, width: int) -> list[Content]:
     """A table: the cache at some lengths up to the context's, against the weights."""
-    if facts is None or facts.context_length is None or (kv is not None and kv.stored < kv.seen):
-        return []
-    each = per_token(kv) or facts.kv_bytes_per_token_expected
-    if each is None:
+    each = per_token(facts, kv)
+    if facts is None or facts.context_length is None or each is None:
         return []
     group = facts.query_heads / facts.kv_heads if facts.kv_heads else 1.0
     names = ("positions", "cache", "ungrouped", "of weights")

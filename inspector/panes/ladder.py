@@ -187,7 +187,7 @@ class LadderPane(Pane):
 
     def rows(self, view: View, width: int, height: int) -> Rows:
         if self._lines is None:
-            return [Content.styled(" no token drawn yet: step to draw the first", _MUTED)]
+            return [Content.styled("no token drawn yet: step to draw the first", _MUTED)]
         return self._lines
 
     def footer(self, view: View, width: int) -> Sequence[Content]:

@@ -7,6 +7,7 @@ import math
 from textual.content import Content
 
 from engine.records import CUT_BY_MODEL, SURVIVES, Draw, How
+from engine.text import visible
 from inspector.panes.bars import DrawLine, share
 from inspector.panes.cells import clip, token_text
 from inspector.panes.figures import cut, fit
@@ -19,17 +20,6 @@ _MUTED = "$text-muted"
 def signed(value: float, decimals: int) -> str:
     """A number as it stands in a column: with a minus sign that is as wide as a digit."""
     return f"{value:.{decimals}f}".replace("-", "−").replace("inf", "∞")
-
-
-def exact(probability: float) -> str:
-    """A probability to six digits after the point, or in exponent form where those say little."""
-    if probability == 0.0:
-        return "0"
-    return (
-        f"{probability:.6f}"
-        if probability >= 1e-3
-        else f"{probability:.4e}".replace("e-0", "e−").replace("e-", "e−")
-    )
 
 
 def draw_line(rungs: Rungs) -> DrawLine:
@@ -81,7 +71,7 @@ def fate(rung: Rung, rungs: Rungs) -> str:
         return "ruled out by the model"
     if rung.cut_by == SURVIVES:
         return "survives"
-    return f"cut by {rungs.stages[rung.cut_by].label}"
+    return f"cut by {visible(rungs.stages[rung.cut_by].label)}"
 
 
 def detail(rungs: Rungs, row: int, width: int, *, roomy: bool) -> list[Content]:
@@ -92,7 +82,7 @@ def detail(rungs: Rungs, row: int, width: int, *, roomy: bool) -> list[Content]:
     who = f" rank {rung.rank:,} · "
     figures = (
         f"logit {signed(rung.raw_logit, 4)} · logprob {signed(rung.raw_logprob, 4)}"
-        f" · final p {exact(rung.probs[-1])}"
+        f" · final p {rung.probs[-1]:.6g}".replace("-", "−")
     )
     what = fate(rung, rungs)
     token = token_text(rung.token)

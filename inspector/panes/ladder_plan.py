@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from textual.content import Content
 
 from engine.records import StageTrace
+from engine.text import visible
 from inspector.panes.bars import FIGURE, share
 from inspector.panes.cells import clip, left, right
 from inspector.panes.rungs import Rungs
@@ -157,10 +158,11 @@ def value_of(stage: StageTrace, cells: int) -> str:
     """What a stage is set to, without the names where they do not fit: ``0.95``."""
     if stage.off:
         return "off"
-    settings = stage.label.split()
-    if len(settings) > 1 and len(stage.label) <= cells:
-        return stage.label
-    return " ".join(setting.partition("=")[2] or setting for setting in settings)
+    text = visible(stage.label)
+    if text.count("=") > 1 and len(text) <= cells:
+        return text
+    words = [text] if '"' in text else text.split()
+    return " ".join(word.partition("=")[2] or word for word in words)
 
 
 def head_height(height: int) -> int:

@@ -145,7 +145,7 @@ def _chart(series: Series, width: int, height: int) -> list[Content]:
         rows[-1] = _letters_under(shown, rows[-1], room)
         drawn = [Content.styled(row, series.style) for row in rows]
     else:
-        low, high = 0.0, bounds(0.0, max(counted))[1]
+        low, high = 0.0, bounds(0.0, max(counted))[1] if max(counted) > 0 else 1.0
         rows = chart(_drawn(shown), tall, high)
         rows[-1] = _lettered(shown, rows[-1])
         drawn = [_wide(row, shown, room) for row in rows]

@@ -263,18 +263,25 @@ def context_of(view: View, step: StepRecord) -> StageContext:
         output_ids=tuple(one.token.id for one in view.path[:-1]),
         stop_ids=frozenset(view.facts.stop_ids if view.facts is not None else ()),
         seed=step.seed,
+        vocabulary=view.log.vocabulary,
     )
 
 
 def run_again(view: View, step: StepRecord, logits: NDArray[Any]) -> Ladder:
     """The step's own chain over its whole logits.
 
-    Built from what each stage recorded of itself: a written chain rounds its figures.
+    Built from what each stage recorded of itself: a chain of one stage, written down, would be
+    read as dials for a preset's order. Raises SpecError or SamplingError, also where the outcome
+    is not the recorded one, such as after a stage whose state the record does not hold.
     """
     values = {name: value for stage in step.stages for name, value in stage.params.items()}
     preset = view.settings.preset if view.settings is not None else DEFAULT_PRESET
     chain = build([stage.name for stage in step.stages], values, preset)
-    return chain.run(logits, context_of(view, step))
+    ladder = chain.run(logits, context_of(view, step))
+    for ours, recorded in zip(ladder.traces, step.stages, strict=True):
+        if ours.survivors != recorded.survivors:
+            raise SamplingError(f"{ours.name} leaves {ours.survivors:,}, not as recorded")
+    return ladder
 
 
 def namer(step: StepRecord, vocabulary: Vocabulary | None) -> Callable[[int], Token | None]:
@@ -306,8 +313,7 @@ def rungs_of(view: View) -> Rungs | None:
         try:
             ladder = run_again(view, step, view.dense.logits)
         except (SamplingError, SpecError) as error:
-            # Such as a stage that only the engine has.
-            note = f"the chain cannot be run again here: {error}"
+            note = f"not to be run again here: {error}"
         else:
             vocabulary = view.log.vocabulary
             name = namer(step, vocabulary)

@@ -1,4 +1,8 @@
-"""The newest steps as a table: what each one cost, and how sure the model was."""
+"""The newest steps as a table: what each one cost, and how sure the model was.
+
+Steps that are in no average carry a letter: ``w`` warm-up, the first of its shape; ``r`` reused
+logits, ran no pass; ``b`` had to read its branch again.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from itertools import accumulate
 
 from textual.content import Content
 
-from engine.records import StepRecord
+from engine.records import StepRecord, StepTiming
 from engine.text import visible_bytes
 from inspector.panes.figures import MUTED, NOTHING, cut, heading, ms, muted, right
 
@@ -41,7 +45,7 @@ def step_table(path: Sequence[StepRecord], width: int, height: int) -> list[Cont
     for number, step in enumerate(path[first:], start=first + 1):
         texts = _texts(number, step)[:columns]
         cells = [right(Content(text), wide) for text, wide in zip(texts, widths, strict=False)]
-        line = Content.assemble(*cells, (_why(step), MUTED))
+        line = Content.assemble(*cells, (f"{letter(step.timing):>3}", MUTED))
         lines.append(cut(line + f" {visible_bytes(step.token.bytes)}" if token else line, width))
     return lines
 
@@ -59,8 +63,9 @@ def _texts(number: int, step: StepRecord) -> tuple[str, ...]:
     )
 
 
-def _why(step: StepRecord) -> str:
-    return "  w" if step.timing.warmup else "  r" if step.timing.reused else "   "
+def letter(timing: StepTiming) -> str:
+    """Why a step is in no average, as one letter; nothing for one that is."""
+    return "w" if timing.warmup else "r" if timing.reused else "b" if timing.reread else ""
 
 
 def forward(step: StepRecord) -> str:

@@ -147,9 +147,9 @@ def end_line(
 ) -> dict[str, Any]:
     """The last line: why the run ended and how fast it was.
 
-    ``reason`` is ``stop_token``, ``length``, ``breakpoint`` or ``error``, ``detail`` the same in
-    words; ``tokens`` counts the tokens drawn on the path that ``speed`` belongs to. A full context
-    is a ``length``.
+    ``reason`` is ``stop_token``, ``length``, ``breakpoint``, ``error`` or, of a saved run that was
+    left, ``interrupted``; ``detail`` says it in words. ``tokens`` counts the tokens drawn on the
+    path that ``speed`` belongs to. A full context is a ``length``.
     """
     line: dict[str, Any] = {
         "type": "end",
@@ -165,6 +165,14 @@ def end_line(
     if prefill is not None:
         line["prompt_computed"], line["prompt_cached"] = prefill.computed, prefill.cached
     return line
+
+
+def end_reason(last: StepRecord | None) -> str:
+    """The reason of an ``end_line`` for a saved run whose last step is ``last``.
+
+    ``interrupted`` is a run that was left before it came to an end by itself.
+    """
+    return "interrupted" if last is None or last.stop is None else last.stop.kind.value
 
 
 def stage_list(stages: Iterable[StageTrace]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -99,7 +100,7 @@ class Dial:
                 return self.form(value)
             except ValueError as error:
                 raise ValueError(f"{self.name}: {error}") from None
-        if isinstance(value, str | bool):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise ValueError(f"{self.name} takes a number, not {value!r}")
         above = value >= self.low if self.low_included else value > self.low
         below = value <= self.high if self.high_included else value < self.high

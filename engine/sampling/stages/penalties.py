@@ -65,7 +65,7 @@ class Penalties(Parameters):
         ids = np.unique(self._window(context, self.repeats_in))
         at, present = candidates.find(ids)
         at, factor = at[present], np.float32(self.repetition_penalty)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             changed = np.where(logits[at] < 0, logits[at] * factor, logits[at] / factor)
         logits[at] = changed
 

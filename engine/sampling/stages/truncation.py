@@ -81,18 +81,27 @@ class TopP(Parameters):
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
         if self.top_p >= 1.0:
             return candidates
-        before, through = _leading_masses(candidates, self.top_p)
+        run = candidates.around(self.top_p, rounded=True)
+        probs = candidates.probs_at(run.logits).astype(np.float32)
+        through = run.before + np.cumsum(probs, dtype=np.float64)
+        before = np.concatenate(([run.before], through[:-1]))
+        inside = max(self._inside(candidates, before, through), 0 if run.start else 1)
+        kept = run.start + min(inside, run.logits.size)
+        # Where nothing of the run is kept, the border lies with the one before it.
+        border = float(run.logits[inside - 1]) if 0 < inside <= run.logits.size else None
+        # An ascending sort drops the lowest ids of a tie first, a descending one keeps them.
+        highest = self.border is Border.TAIL
+        return candidates.leading(kept, border=border, keep_highest_ids=highest)
+
+    def _inside(self, candidates: Candidates, before: DoubleArray, through: DoubleArray) -> int:
+        """How many of a run are inside the nucleus, given the mass before and through each."""
         p = np.float32(self.top_p)
         if self.border is Border.TAIL:
-            total = float(candidates.probs.astype(np.float32).sum(dtype=np.float64))
-            tail = (total - before).astype(np.float32)
-            kept = int(np.count_nonzero(tail > np.float32(1.0 - self.top_p)))
-        elif self.border is Border.REACH:
-            kept = int(np.count_nonzero(through.astype(np.float32) < p)) + 1
-        else:
-            kept = int(np.count_nonzero(before.astype(np.float32) <= p))
-        # An ascending sort drops the lowest ids of a tie first, a descending one keeps them.
-        return candidates.leading(max(1, kept), keep_highest_ids=self.border is Border.TAIL)
+            tail = (candidates.rounded_total - before).astype(np.float32)
+            return int(np.count_nonzero(tail > np.float32(1.0 - self.top_p)))
+        if self.border is Border.REACH:
+            return int(np.count_nonzero(through.astype(np.float32) < p)) + 1
+        return int(np.count_nonzero(before.astype(np.float32) <= p))
 
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
         place = candidates.rank(token_id) - 1
@@ -242,16 +251,6 @@ class TopH(Parameters):
 
 
 _TOP_H_CAP = 100
-
-
-def _leading_masses(candidates: Candidates, mass: float) -> tuple[DoubleArray, DoubleArray]:
-    """For as many leading candidates as hold ``mass``: the mass before each, and through it."""
-    for logits in candidates.heads():
-        probs = candidates.probs_at(logits).astype(np.float32)
-        through = np.cumsum(probs, dtype=np.float64)
-        if through[-1] > mass + 1e-6:
-            break
-    return np.concatenate(([0.0], through[:-1])), through
 
 
 def _at_least(candidates: Candidates, limit: np.float32) -> Candidates:

@@ -1,0 +1,264 @@
+"""What differs between two runs: two sessions, or two branches of one.
+
+Texts are aligned by their bytes, so that runs of different tokenizers compare too. Distributions
+are compared only where both runs had read the same tokens, up to the one at which they part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from engine.records import FloatArray, ModelFacts, PromptRecord, SettingsChanged, StepRecord, Token
+from sessions.align import Segment, align, common_prefix
+from sessions.reader import Session
+from sessions.tables import Bound, RankChange, kl, largest_difference, rank_changes, same_tokens
+
+_Steps = tuple[StepRecord, StepRecord, int]
+"""Two steps and the byte at which both begin."""
+
+
+def _no_logits(node: int) -> FloatArray | None:
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of two runs to compare: a path of steps and what they were drawn with."""
+
+    label: str
+    steps: Sequence[StepRecord]
+    facts: ModelFacts | None = None
+    prompt: PromptRecord | None = None
+    settings: SettingsChanged | None = None
+    dense: Callable[[int], FloatArray | None] = _no_logits
+    """The whole logit vector of a node, where it was kept."""
+
+    @property
+    def output(self) -> bytes:
+        return b"".join(step.token.bytes for step in self.steps)
+
+
+def side_of(session: Session, tip: int | None = None, label: str = "") -> Side:
+    """The branch of ``session`` that ends at ``tip`` (default: the one extended last)."""
+    node = session.tip if tip is None else tip
+
+    def dense(of: int) -> FloatArray | None:
+        found = session.dense(of)
+        return found.logits if found else None
+
+    return Side(
+        label or f"{session.path.name} to node {node}",
+        session.branch(node),
+        session.facts,
+        session.prompt,
+        session.settings,
+        dense,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting or fact that differs."""
+
+    name: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The token of one run that lies at a byte of its output; None past its end."""
+
+    node: int
+    position: int
+    token: Token
+    final_prob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where two outputs part: the byte, and each run's token there."""
+
+    offset: int
+    a: Place | None
+    b: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two steps that read the same and begin at the same byte."""
+
+    offset: int
+    a: int
+    b: int
+    position: int
+    token_a: Token
+    token_b: Token
+    kl_raw: Bound | None
+    """KL(a || b) of the models' own distributions, in nats; None where it cannot be told."""
+    kl_final: Bound | None
+    """KL(a || b) of what the chains left to draw from."""
+    logit_difference: float | None
+    """Largest difference of a raw logit among candidates that both steps kept."""
+    ranks: tuple[RankChange, ...]
+    """Candidates whose raw rank differs, the most likely first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What differs between the runs ``a`` and ``b``."""
+
+    a: str
+    b: str
+    changes: tuple[Change, ...]
+    parting: Parting | None
+    """None where the outputs are the same to the last byte."""
+    segments: tuple[Segment, ...]
+    pairs: tuple[Pair, ...]
+    note: str = ""
+    """Why distributions were not compared; empty where they were."""
+
+    @property
+    def same_output(self) -> bool:
+        return self.parting is None
+
+
+def diff(a: Side, b: Side) -> Diff:
+    """Compare two runs."""
+    length = common_prefix(a.output, b.output)
+    starts_a, starts_b = _starts(a.steps), _starts(b.steps)
+    parting = None
+    if a.output != b.output:
+        parting = Parting(length, _place(a, starts_a, length), _place(b, starts_b, length))
+    together = _same_ids(a, b)
+    note = _why_not_comparable(a, b, together)
+    pairs = together if not note else _same_bytes(a, b, starts_a, starts_b, length)
+    return Diff(
+        a=a.label,
+        b=b.label,
+        changes=tuple(_changes(a, b)),
+        parting=parting,
+        segments=tuple(align(a.output, b.output)),
+        pairs=tuple(_pair(a, b, one, other, at, not note) for one, other, at in pairs),
+        note=note,
+    )
+
+
+def _starts(steps: Sequence[StepRecord]) -> list[int]:
+    """The byte at which each step's token begins, and the end."""
+    return [0, *accumulate(len(step.token.bytes) for step in steps)]
+
+
+def _prompt_bytes(side: Side) -> bytes | None:
+    if side.prompt is None:
+        return None
+    return b"".join(token.bytes for token in side.prompt.tokens)
+
+
+def _place(side: Side, starts: Sequence[int], offset: int) -> Place | None:
+    """The token that holds byte ``offset``."""
+    for step, start, end in zip(side.steps, starts, starts[1:], strict=False):
+        if start <= offset < end:
+            return Place(step.node, step.position, step.token, step.final_prob)
+    return None
+
+
+def _same_ids(a: Side, b: Side) -> list[_Steps]:
+    """Pairs of steps before which both runs had drawn the same ids."""
+    found, offset = [], 0
+    for one, other in zip(a.steps, b.steps, strict=False):
+        found.append((one, other, offset))
+        if one.token != other.token:
+            break
+        offset += len(one.token.bytes)
+    return found
+
+
+def _same_bytes(
+    a: Side, b: Side, starts_a: Sequence[int], starts_b: Sequence[int], length: int
+) -> list[_Steps]:
+    """Pairs of steps that begin at the same byte, before which both outputs are the same."""
+    if _prompt_bytes(a) != _prompt_bytes(b):
+        return []
+    at_b: dict[int, StepRecord] = {}
+    for step, start in zip(b.steps, starts_b, strict=False):
+        # Where tokens without bytes begin at the same place, the first one counts.
+        at_b.setdefault(start, step)
+    found = []
+    for step, start in zip(a.steps, starts_a, strict=False):
+        if start > length:
+            break
+        if start in at_b:
+            found.append((step, at_b.pop(start), start))
+    return found
+
+
+def _why_not_comparable(a: Side, b: Side, together: Iterable[_Steps]) -> str:
+    """Why the distributions of these steps cannot be compared; empty where they can."""
+    if a.facts and b.facts and a.facts.vocab_size != b.facts.vocab_size:
+        return f"vocabularies of {a.facts.vocab_size:,} and {b.facts.vocab_size:,} tokens"
+    if _prompt_bytes(a) != _prompt_bytes(b):
+        return "the prompts differ, so no step of one run read what a step of the other did"
+    if a.prompt and b.prompt and a.prompt.ids != b.prompt.ids:
+        return "the prompt was read as other tokens"
+    if not all(same_tokens(one.top, other.top) for one, other, _ in together):
+        return "the same ids stand for different tokens"
+    return ""
+
+
+def _pair(
+    a: Side, b: Side, one: StepRecord, other: StepRecord, offset: int, comparable: bool
+) -> Pair:
+    figures: dict[str, Any] = {
+        "kl_raw": None,
+        "kl_final": None,
+        "logit_difference": None,
+        "ranks": (),
+    }
+    if comparable:
+        figures = {
+            "kl_raw": kl(one.top, other.top, 0, a.dense(one.node), b.dense(other.node)),
+            "kl_final": kl(one.top, other.top, -1),
+            "logit_difference": largest_difference(one.top, other.top),
+            "ranks": tuple(rank_changes(one.top, other.top)),
+        }
+    return Pair(
+        offset=offset,
+        a=one.node,
+        b=other.node,
+        position=one.position,
+        token_a=one.token,
+        token_b=other.token,
+        **figures,
+    )
+
+
+def _changes(a: Side, b: Side) -> Iterable[Change]:
+    """Settings and facts that differ, by name."""
+    left, right = _settings(a), _settings(b)
+    for name in dict.fromkeys((*left, *right)):
+        if left.get(name) != right.get(name):
+            yield Change(name, left.get(name), right.get(name))
+
+
+def _settings(side: Side) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if side.facts is not None:
+        for name in ("name", "identity", "dtype", "device", "backend", "vocab_size"):
+            found[f"model {name}"] = getattr(side.facts, name)
+        found.update({f"version of {one}": what for one, what in side.facts.versions.items()})
+    if side.prompt is not None:
+        found["prompt"] = side.prompt.text
+        found["prompt tokens"] = len(side.prompt.tokens)
+        found["chat"] = side.prompt.chat
+    if side.settings is not None:
+        found["preset"] = side.settings.preset
+        found.update({name: setting.value for name, setting in side.settings.dials.items()})
+    # What the steps really used: settings may have changed on the way.
+    found["chain"] = " | ".join(dict.fromkeys(step.chain_spec for step in side.steps))
+    found["seed"] = ", ".join(dict.fromkeys(str(step.seed) for step in side.steps))
+    found["tokens"] = len(side.steps)
+    return found

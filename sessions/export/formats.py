@@ -1,0 +1,68 @@
+"""The forms a run can be exported in, and writing one of them to a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sessions.export.figures import csv_lines
+from sessions.export.jsonl import dumps, end_line, end_reason, run_line, step_line, texts
+from sessions.export.page import html_lines
+from sessions.export.report import markdown_lines
+from sessions.export.source import Source
+from sessions.format import SessionError
+
+
+def jsonl_lines(source: Source) -> Iterator[str]:
+    """The ``run`` contract: every step of every branch; the end line is of the one followed."""
+    if source.prompt is not None:
+        yield dumps(run_line(source.facts, source.prompt, source.settings)) + "\n"
+    for step, text in texts(source.steps()):
+        yield dumps(step_line(step, text=text)) + "\n"
+    last = source.nodes.get(source.tip)
+    detail = last.stop.detail if last is not None and last.stop else ""
+    count = len(source.branch())
+    reason = end_reason(last)
+    yield dumps(end_line(reason, detail, source.speed(), count, prefill=source.prefill)) + "\n"
+
+
+FORMS: dict[str, Callable[[Source], Iterator[str]]] = {
+    "html": html_lines,
+    "md": markdown_lines,
+    "jsonl": jsonl_lines,
+    "csv": csv_lines,
+}
+"""File ending -> what writes that form, piece by piece."""
+
+
+def form_of(path: Path) -> str:
+    """The form that a file's name asks for. Raises SessionError for one there is not."""
+    form = path.suffix.removeprefix(".").lower()
+    form = {"htm": "html", "markdown": "md", "json": "jsonl"}.get(form, form)
+    if form not in FORMS:
+        raise SessionError(f"{path}: exports end in {', '.join(f'.{one}' for one in FORMS)}")
+    return form
+
+
+def write(
+    source: Source, path: str | Path, form: str | None = None, *, overwrite: bool = False
+) -> None:
+    """Write an export to ``path``, whole or not at all. Raises SessionError."""
+    path = Path(path)
+    lines = FORMS[form or form_of(path)](source)
+    if path.exists() and not overwrite:
+        raise SessionError(f"{path} is there already: choose another name")
+    hidden = ""
+    try:
+        handle, hidden = tempfile.mkstemp(prefix=".", suffix=".new", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.writelines(lines)
+        os.replace(hidden, path)
+    except OSError as error:
+        raise SessionError(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(hidden)

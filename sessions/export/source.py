@@ -1,0 +1,91 @@
+"""What an export is made of: a saved session, or the records of a run that is still going on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.records import ModelFacts, PrefillRecord, PromptRecord, SettingsChanged, StepRecord
+from engine.timing import Speed, speed
+from sessions.reader import ROOT, Session
+
+
+class Log(Protocol):
+    """What a live run's log offers (``inspector.view.RunLog`` does)."""
+
+    facts: ModelFacts | None
+    prompt: PromptRecord | None
+    prefill: PrefillRecord | None
+    settings: SettingsChanged | None
+
+    @property
+    def nodes(self) -> Mapping[int, StepRecord]: ...
+    @property
+    def children(self) -> Mapping[int, Sequence[int]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A run's records and the branch that the export follows."""
+
+    title: str
+    facts: ModelFacts | None
+    prompt: PromptRecord | None
+    prefill: PrefillRecord | None
+    settings: SettingsChanged | None
+    nodes: Mapping[int, StepRecord]
+    children: Mapping[int, Sequence[int]]
+    tip: int
+
+    @classmethod
+    def of_session(cls, session: Session, tip: int | None = None) -> Source:
+        """A session, along the branch to ``tip`` (default: the one extended last)."""
+        return cls(
+            title=session.title or session.path.stem,
+            facts=session.facts,
+            prompt=session.prompt,
+            prefill=session.prefill,
+            settings=session.settings,
+            nodes=session.steps,
+            children=session.children,
+            tip=session.tip if tip is None else tip,
+        )
+
+    @classmethod
+    def of_log(cls, log: Log, tip: int, title: str = "") -> Source:
+        """A live run, along the branch to ``tip``."""
+        prompt = log.prompt
+        return cls(
+            title=title or (prompt.text if prompt else ""),
+            facts=log.facts,
+            prompt=prompt,
+            prefill=log.prefill,
+            settings=log.settings,
+            nodes=log.nodes,
+            children=log.children,
+            tip=tip,
+        )
+
+    def steps(self) -> Iterator[StepRecord]:
+        """Every step of every branch, in the order they were made."""
+        return (self.nodes[node] for node in sorted(self.nodes))
+
+    def branch(self, tip: int | None = None) -> list[StepRecord]:
+        """The steps from the first token to ``tip`` (default: the branch that is followed)."""
+        node = self.tip if tip is None else tip
+        found = []
+        while node != ROOT:
+            step = self.nodes[node]
+            found.append(step)
+            node = step.parent
+        return found[::-1]
+
+    def tips(self) -> list[int]:
+        """The ends of all branches, the one that is followed first, then the newest."""
+        ends = [node for node in sorted(self.nodes, reverse=True) if not self.children.get(node)]
+        return [self.tip, *(node for node in ends if node != self.tip)]
+
+    def speed(self) -> Speed:
+        """TTFT, ITL and TPS of the branch that is followed."""
+        return speed(self.prompt, self.prefill, self.branch())

@@ -1,0 +1,59 @@
+"""What a report says about a run besides its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.records import StepRecord
+from engine.text import IncrementalDecoder
+from sessions.export.source import Source
+
+NOTHING = "—"
+
+
+def about(source: Source) -> list[tuple[str, str]]:
+    """What ran, on what: (name, value) in the order to show them."""
+    rows: list[tuple[str, str]] = []
+    facts, settings, steps = source.facts, source.settings, source.branch()
+    if facts is not None:
+        rows += [
+            ("model", facts.name),
+            ("identity", facts.identity or NOTHING),
+            ("device", f"{facts.device} ({facts.device_name})"),
+            ("dtype", facts.dtype),
+        ]
+    if settings is not None:
+        rows += [("preset", settings.preset), ("seed", str(settings.seed))]
+    rows.append(("chain", "; ".join(dict.fromkeys(step.chain_spec for step in steps)) or NOTHING))
+    rows += [
+        ("prompt tokens", f"{len(source.prompt.tokens):,}" if source.prompt else NOTHING),
+        ("output tokens", f"{len(steps):,}"),
+        ("branches", f"{len(source.tips()):,}"),
+        ("ended", steps[-1].stop.detail if steps and steps[-1].stop else "left before its end"),
+    ]
+    if facts is not None:
+        versions = ", ".join(f"{name} {one}" for name, one in facts.versions.items())
+        rows.append(("versions", versions or NOTHING))
+    return rows
+
+
+def speeds(source: Source) -> list[tuple[str, str]]:
+    """The measured and derived speeds of the branch: (name, value)."""
+    found = source.speed()
+    return [
+        ("time to first token", _figure(found.ttft_ms, "ms")),
+        ("time between tokens", _figure(found.itl_ms, "ms")),
+        ("decode", _figure(found.tps, "tokens/s")),
+        ("prefill", _figure(found.prefill_tps, "tokens/s")),
+        ("warm-up steps left out", str(found.warmup_steps)),
+    ]
+
+
+def output_text(steps: Iterable[StepRecord]) -> str:
+    """The text of these steps in a row."""
+    decoder = IncrementalDecoder()
+    return "".join(decoder.feed(step.token.bytes) for step in steps) + decoder.flush()
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return NOTHING if value is None else f"{value:,.1f} {unit}"
