@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.records import PromptRecord, StepRecord
+from engine.records import PrefillRecord, PromptRecord, StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Restore:
     """Take over a recorded tree (after an engine died, or from a file)."""
 
     prompt: PromptRecord
+    prefill: PrefillRecord | None
     records: Mapping[int, StepRecord]
     cursor: int
 

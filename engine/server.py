@@ -106,7 +106,7 @@ class Engine:
                 self._send(self._run.submit(command.text, chat=command.chat, system=command.system))
                 self._state(RunState.READY)
             case Restore():
-                self._run.restore(command.prompt, command.records, command.cursor)
+                self._run.restore(command.prompt, command.prefill, command.records, command.cursor)
                 self._state(RunState.PAUSED, "taken over from the records")
             case Step():
                 self._advance(command.parent, 1, command.force, command.seed)

@@ -400,9 +400,20 @@ class Stepper:
             raise StepperError(f"node {node} was not drawn from a distribution")
         return self._distribution(self.nodes[node].parent).logits
 
-    def restore(self, prompt: PromptRecord, records: Mapping[int, StepRecord], cursor: int) -> None:
-        """Take over a recorded tree, so that the run goes on in a new engine. Reads nothing yet."""
+    def restore(
+        self,
+        prompt: PromptRecord,
+        prefill: PrefillRecord | None,
+        records: Mapping[int, StepRecord],
+        cursor: int,
+    ) -> None:
+        """Take over a recorded tree, so that the run goes on in a new engine. Reads nothing yet.
+
+        A finished ``prefill`` stays the run's own: what is read again later is not its TTFT.
+        """
         self._accept(prompt)
+        if prefill is not None and prefill.done:
+            self.prefill_record = prefill
         for node in sorted(records):
             self._add(records[node])
         self.cursor = cursor

@@ -155,4 +155,4 @@ class Controller:
         self._asked.clear()
         if self.log.prompt is None:
             return None
-        return Restore(self.log.prompt, dict(self.log.nodes), self.cursor)
+        return Restore(self.log.prompt, self.log.prefill, dict(self.log.nodes), self.cursor)

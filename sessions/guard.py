@@ -25,7 +25,7 @@ from sessions.format import (
     one_line,
     require_sqlite,
 )
-from sessions.readonly import check, connect, damaged
+from sessions.readonly import check_objects, check_values, connect, damaged
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER = 100
@@ -52,7 +52,7 @@ _MEANS_DAMAGE = (
 class Guarded:
     """A checked session file, open for reading. Reads from several threads take turns."""
 
-    def __init__(self, path: Path, source: Path, version: int) -> None:
+    def __init__(self, path: Path, source: Path, version: int, *, thorough: bool) -> None:
         """Open ``source``: ``path`` itself, or what was made of it. Raises SessionError."""
         self.path = path
         self.version = version
@@ -62,7 +62,9 @@ class Guarded:
         try:
             self._database, self._clock = connect(source)
             with self.reading() as database:
-                check(database, path)
+                check_objects(database, path)
+                if thorough:
+                    check_values(database, path)
         except sqlite3.Error as error:
             raise damaged(path, error) from None
         except BaseException:
@@ -91,8 +93,10 @@ class Guarded:
                 self._database = None
 
 
-def open_guarded(path: Path) -> Guarded:
+def open_guarded(path: Path, *, thorough: bool = True) -> Guarded:
     """Check ``path`` and open it for reading. Raises SessionError.
+
+    Without ``thorough`` its values are not checked, which is enough for a look at its first rows.
 
     A file of an older version, and one that still has its log beside it (it is being written, or
     a crash left it so), is read from a copy in a temporary folder, which goes with the result.
@@ -101,7 +105,7 @@ def open_guarded(path: Path) -> Guarded:
     version = check_header(path)
     logged = _log_of(path) is not None
     if version == VERSION and not logged:
-        return Guarded(path, path, version)
+        return Guarded(path, path, version, thorough=thorough)
     folder = Path(tempfile.mkdtemp(prefix="llm-inspect-"))
     try:
         source = path
@@ -109,8 +113,8 @@ def open_guarded(path: Path) -> Guarded:
             source = _settled_copy(path, folder)
             version = check_header(source, named=path)
         if version < VERSION:
-            source = migrate.to_current(source, version, folder)
-        guarded = Guarded(path, source, version)
+            source = migrate.to_current(source, version, folder, path)
+        guarded = Guarded(path, source, version, thorough=thorough)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, _MEANS_DAMAGE):

@@ -12,25 +12,27 @@ from contextlib import closing
 from pathlib import Path
 
 from sessions.format import VERSION, SessionError, blank
-from sessions.readonly import check, connect
+from sessions.readonly import check_objects, check_values, connect
 
 Migration = Callable[[sqlite3.Connection, sqlite3.Connection], None]
 
 
-def to_current(old: Path, version: int, folder: Path) -> Path:
+def to_current(old: Path, version: int, folder: Path, named: Path) -> Path:
     """A new file in ``folder`` with the content of ``old``, which has that older version.
 
-    ``old`` is checked first, as any file is. Raises SessionError and sqlite3.Error.
+    ``old`` is checked first, as any file is; messages call it ``named``. Raises SessionError and
+    sqlite3.Error.
     """
     while version < VERSION:
         migration = _MIGRATIONS.get(version)
         if migration is None:
-            raise SessionError(f"{old} has schema {version}, which no llm-inspect ever wrote")
+            raise SessionError(f"{named} has schema {version}, which no llm-inspect ever wrote")
         new = folder / f"version-{version + 1}.llmi"
         new.write_bytes(blank(version + 1))
         source, _ = connect(old)
         with closing(source), closing(sqlite3.connect(new, isolation_level=None)) as target:
-            check(source, old, version)
+            check_objects(source, named, version)
+            check_values(source, named, version)
             target.execute("BEGIN")
             migration(source, target)
             target.execute("COMMIT")

@@ -63,14 +63,18 @@ def connect(path: Path) -> tuple[sqlite3.Connection, Clock]:
     return database, clock
 
 
-def check(database: sqlite3.Connection, path: Path, version: int = VERSION) -> None:
-    """Raise SessionError unless the file has that schema's objects and every value fits them."""
+def check_objects(database: sqlite3.Connection, path: Path, version: int = VERSION) -> None:
+    """Raise SessionError unless the file defines exactly what that schema does."""
     expected = objects(version)
     found = frozenset(database.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
     if found != expected:
         names = sorted({str(one[1]) for one in found ^ expected})
         raise damaged(path, f"its tables are not a session's: {', '.join(names[:3])}")
-    for kind, name, _, _ in sorted(expected, key=str):
+
+
+def check_values(database: sqlite3.Connection, path: Path, version: int = VERSION) -> None:
+    """Raise SessionError unless every page is whole and every value fits the schema."""
+    for kind, name, _, _ in sorted(objects(version), key=str):
         if kind != "table" or name == UNCHECKED:
             continue
         # Pages, and every value against its column's type.

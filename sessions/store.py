@@ -145,6 +145,31 @@ class SessionWriter:
                 self._database.execute("PRAGMA journal_mode = DELETE")
         self._release()
 
+    def move(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Go on writing under another name, to which what is written so far moves.
+
+        Raises SessionError where that cannot be; then nothing has changed.
+        """
+        if self.failed is not None:
+            raise self.failed
+        target = Path(path)
+        if not overwrite:
+            _reserve(target)
+        try:
+            with self._transaction():
+                self._flush_prefill(None)
+            self._database.execute("PRAGMA journal_mode = DELETE")
+            self._database.close()
+            os.replace(self.path, target)
+            self.path = target
+        except (OSError, sqlite3.Error) as error:
+            if not overwrite:
+                _remove_if_empty(target)
+            raise SessionError(f"{self.path} cannot become {target}: {_reason(error)}") from None
+        finally:
+            self._database.close()
+            self._database = self._open()
+
     def __enter__(self) -> SessionWriter:
         return self
 
@@ -303,7 +328,7 @@ def _create(path: Path, *, overwrite: bool) -> None:
     hidden = ""
     try:
         if not overwrite:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            _reserve(path)
         handle, hidden = tempfile.mkstemp(prefix=".", suffix=f"{SUFFIX}.new", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -313,15 +338,23 @@ def _create(path: Path, *, overwrite: bool) -> None:
         for sidecar in sidecars(path):
             sidecar.unlink(missing_ok=True)
         os.replace(hidden, path)
-    except FileExistsError:
-        raise SessionError(f"{path} is there already: choose another name") from None
-    except (FileNotFoundError, NotADirectoryError):
-        raise SessionError(f"there is no folder {path.parent}: make it first") from None
     except OSError as error:
         with contextlib.suppress(OSError):
             Path(hidden).unlink()
         if not overwrite:
             _remove_if_empty(path)
+        raise SessionError(f"{path} cannot be made: {_reason(error)}") from None
+
+
+def _reserve(path: Path) -> None:
+    """Make an empty file of a name that nobody has, or raise SessionError."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        raise SessionError(f"{path} is there already: choose another name") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise SessionError(f"there is no folder {path.parent}: make it first") from None
+    except (OSError, ValueError) as error:
         raise SessionError(f"{path} cannot be made: {_reason(error)}") from None
 
 

@@ -19,7 +19,8 @@ from inspector.panes.base import Pane
 from inspector.panes.ladder import LadderPane, LadderRows, tail
 from inspector.panes.ladder_draw import detail, draw_lines
 from inspector.panes.ladder_plan import compact, head, plan, short_name, value_of
-from inspector.panes.rungs import Recorded, Rungs, Whole, rungs_of
+from inspector.panes.rerun import rungs_of
+from inspector.panes.rungs import Recorded, Rungs, Whole
 from inspector.view import RunLog, View
 from tests.fake_runs import EIGHTHS, Host, picture, run, styles_at
 

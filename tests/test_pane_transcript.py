@@ -14,7 +14,7 @@ from engine.text import IncrementalDecoder, visible
 from inspector.messages import GoTo
 from inspector.panes.flow import BOLD_FROM, THRESHOLDS, Flow, level, shade
 from inspector.panes.transcript import TranscriptPane, cursor_info, legend, transcript
-from inspector.view import View
+from inspector.view import RunLog, View
 from tests.fake_runs import Host, picture, run, styles_at
 
 WORDS = ["The", " cat", " sat", "\n", " on", "."]
@@ -97,7 +97,7 @@ def test_a_run_that_has_stopped_says_why() -> None:
 
 
 def test_nothing_before_there_is_a_prompt() -> None:
-    assert transcript(View(run(WORDS).log.__class__()), 40) is None
+    assert transcript(View(RunLog()), 40) is None
 
 
 # --- characters made of several tokens, and hostile text ---------------------------------------

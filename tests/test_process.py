@@ -196,14 +196,16 @@ def test_a_dead_engine_is_said_and_a_new_one_goes_on_with_the_same_token(
     assert error.fatal
     assert cause in error.message
     assert "everything recorded is kept" in error.message
-    if not any(isinstance(one, StateChanged) and one.state is RunState.DEAD for one in engine.records):
+    if not any(
+        isinstance(one, StateChanged) and one.state is RunState.DEAD for one in engine.records
+    ):
         engine.settled(RunState.DEAD)
 
     kept = {one.node: one for one in engine.steps}
     (prompt,) = engine.of(PromptRecord)
     again = new_engine()
     last = max(kept)
-    again.send(*opened()[:2], Restore(prompt, kept, last), Run(last, 8 - last))
+    again.send(*opened()[:2], Restore(prompt, None, kept, last), Run(last, 8 - last))
     again.until(lambda one: isinstance(one, StepRecord) and one.node == 8)
     ids = [kept[node].token.id for node in sorted(kept)] + [one.token.id for one in again.steps]
     assert ids == expected

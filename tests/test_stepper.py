@@ -267,9 +267,12 @@ def test_restore_goes_on_with_the_same_next_token() -> None:
         run.step()
     assert run.prompt is not None
     other = started("p", seed=5)
-    other.restore(run.prompt, run.nodes, cursor=4)
-    assert other.step().token.id == run.step().token.id
+    other.restore(run.prompt, run.prefill_record, run.nodes, cursor=4)
+    step = other.step()
+    assert step.token.id == run.step().token.id
     assert other.cursor == 5
+    assert step.timing.reread
+    assert other.prefill_record is run.prefill_record, "what is read again is not the run's TTFT"
 
 
 def test_candidates_are_each_step_s_own_and_hold_the_chosen_token() -> None:

@@ -57,7 +57,7 @@ _SERVED = frozenset({"repetition_penalty", "temperature", "top_k", "top_p", "min
 _GUIDE = Preset(
     "guide",
     "the teaching order",
-    "llm-inspect",
+    "llm-inspect's own",
     (
         *_LOGITS,
         "temperature",
@@ -111,7 +111,7 @@ _HF = Preset(
 _VLLM = Preset(
     "vllm",
     "vLLM V1 sampler",
-    "vLLM, source of 2026 (v1/sample/sampler.py; its PyTorch top-k/top-p, as used with a seed)",
+    "vLLM V1 (sampler.py at 3e34265, topk_topp_sampler.py at 01fa3fe), its PyTorch path",
     (
         "bad_words",
         "min_new_tokens",
@@ -132,7 +132,7 @@ _VLLM = Preset(
     from_config=_SERVED,
     notes=(
         "0 < temperature < 0.01 is raised to 0.01 (SamplingParams), 0 is greedy.",
-        "Its FlashInfer kernels, used without a seed, may keep other ties.",
+        "The PyTorch path serves requests with a seed; FlashInfer's kernels may keep other ties.",
     ),
 )
 
@@ -182,7 +182,7 @@ _LLAMACPP = Preset(
 _SGLANG = Preset(
     "sglang",
     "SGLang",
-    "SGLang, source of 2026 (layers/sampler.py; sampling_backend=pytorch for borders)",
+    "SGLang, source of 2026 (layers/sampler.py); borders as sampling_backend=pytorch has them",
     (
         "min_new_tokens",
         "penalties",

@@ -72,8 +72,10 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             super().__init__()
             self.pane, self.row = pane, row
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
+        """``number`` is the digit that gives the pane the focus."""
         super().__init__(id=id)
+        self.border_title = f"{number} {self.NAME}" if number else self.NAME
         self.view = View(RunLog())
         self.selected = 0
         self._header: Sequence[Content] = ()
@@ -115,7 +117,6 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     # --- drawing ------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        self.border_title = self.NAME
         self.show(self.view)
 
     def show(self, view: View) -> None:

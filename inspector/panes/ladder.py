@@ -31,7 +31,8 @@ from inspector.panes.ladder_plan import (
     plan,
     short_name,
 )
-from inspector.panes.rungs import Recorded, Rung, Rungs, rungs_of
+from inspector.panes.rerun import rungs_of
+from inspector.panes.rungs import Recorded, Rung, Rungs
 from inspector.panes.sparks import bar
 from inspector.view import View
 
@@ -170,8 +171,8 @@ class LadderPane(Pane):
         ),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
+        super().__init__(id=id, number=number)
         self._lines: LadderRows | None = None
         self._source: tuple[StepRecord | None, DenseLogits | None, Vocabulary | None] | None = None
         self._first_stage = 0

@@ -170,8 +170,8 @@ class TokensPane(Pane):
     NAME: ClassVar[str] = "Tokens"
     SELECTABLE: ClassVar[bool] = True
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
+        super().__init__(id=id, number=number)
         self._table: TokenRows | None = None
 
     def header(self, view: View, width: int) -> Sequence[Content]:

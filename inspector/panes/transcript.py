@@ -192,8 +192,8 @@ class TranscriptPane(Pane):
         ),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
+        super().__init__(id=id, number=number)
         self._drawn: Transcript | None = None
         self._boundaries = False
 

@@ -72,8 +72,8 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
         with Container(id="body"):
-            for name, pane in PANES:
-                yield pane(id=name)
+            for number, (name, pane) in enumerate(PANES, start=1):
+                yield pane(id=name, number=number)
                 if name == TRANSCRIPT:
                     yield TabStrip(id="tabs")
         yield Static(id="too-small")

@@ -1,0 +1,207 @@
+"""The sessions in the user's data folder: list, search, rename, delete with undo, and recover.
+
+A run is saved as it goes under ``autosave``; naming it moves it out of there. What is deleted lies
+in ``trash`` until it is undone or thrown away. Every failure is one SessionError.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import platformdirs
+
+from sessions.format import SUFFIX, SessionError, one_line, sidecars
+from sessions.guard import open_guarded
+from sessions.preview import Preview, contains, preview
+
+APP_NAME = "llm-inspect"
+_AUTOSAVES_KEPT = 50
+_LONGEST_NAME = 80
+_DAY = 86_400.0
+
+
+def data_folder() -> Path:
+    """Where this user's sessions lie on this platform."""
+    return platformdirs.user_data_path(APP_NAME) / "sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A session in the trash, and where it was."""
+
+    path: Path
+    was: Path
+
+
+class Library:
+    """One folder of sessions."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or data_folder()
+        self.autosaves = self.folder / "autosave"
+        self.trash = self.folder / "trash"
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def previews(self) -> list[Preview]:
+        """All sessions, the newest first. One that cannot be read has an error and no facts."""
+        return [preview(path) for path in self._paths()]
+
+    def search(self, words: str) -> list[Preview]:
+        """The sessions whose name, model, prompt or output holds ``words``, the newest first."""
+        return [preview(path) for path in self._paths() if contains(path, words)]
+
+    def _paths(self) -> list[Path]:
+        found = [
+            (_modified(path), path)
+            for folder in (self.folder, self.autosaves)
+            for path in _sessions_in(folder)
+        ]
+        return [path for _, path in sorted(found, reverse=True)]
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def autosave_path(self, prompt: str, now: datetime | None = None) -> Path:
+        """A new name for a run of ``prompt`` that is saved as it goes; makes the folder."""
+        when = (now or datetime.now()).strftime("%Y-%m-%d-%H%M%S")
+        words = re.sub(r"[^\w]+", "-", prompt[:200].lower()).strip("-_")
+        _make(self.autosaves)
+        return _free(self.autosaves / f"{when}-{words[:40].strip('-_') or 'run'}{SUFFIX}")
+
+    def named_path(self, name: str) -> Path:
+        """Where a session of that name lies or would lie; makes the folder."""
+        _make(self.folder)
+        return self.folder / f"{file_name(name)}{SUFFIX}"
+
+    def rename(self, path: Path, name: str) -> Path:
+        """Give a session another name in its own folder, or an autosaved one its first."""
+        folder = self.folder if path.parent == self.autosaves else path.parent
+        target = folder / f"{file_name(name)}{SUFFIX}"
+        if target == path:
+            return path
+        if target.exists():
+            raise SessionError(f"{target} is there already: choose another name")
+        return _move(path, target)
+
+    # --- deleting ---------------------------------------------------------------------------------
+
+    def delete(self, path: Path) -> Deleted:
+        """Put a session into the trash."""
+        _make(self.trash)
+        return Deleted(_move(path, _free(self.trash / path.name)), path)
+
+    def undo(self, deleted: Deleted) -> Path:
+        """Put a deleted session back, under another name where its own has been taken."""
+        _make(deleted.was.parent)
+        return _move(deleted.path, _free(deleted.was))
+
+    def tidy(self, *, days: float = 30.0) -> None:
+        """Throw away what has been in the trash for so long, and put old autosaves there."""
+        for path in _sessions_in(self.trash):
+            if time.time() - path.stat().st_ctime > days * _DAY:
+                path.unlink(missing_ok=True)
+        autosaves = sorted(_sessions_in(self.autosaves), key=_modified, reverse=True)
+        for path in autosaves[_AUTOSAVES_KEPT:]:
+            if not is_being_written(path):
+                self.delete(path)
+
+    # --- after a crash ----------------------------------------------------------------------------
+
+    def unsaved(self) -> list[Preview]:
+        """Autosaved runs that were never closed and that nobody writes any more, newest first."""
+        found = [preview(path) for path in _sessions_in(self.autosaves)]
+        left = [one for one in found if not (one.error or one.closed or is_being_written(one.path))]
+        return sorted(left, key=lambda one: one.modified, reverse=True)
+
+    def settle(self, path: Path) -> None:
+        """Make a crashed run a plain closed file; it is not among ``unsaved`` any more."""
+        try:
+            with closing(_writable(path)) as database:
+                database.execute("PRAGMA journal_mode = DELETE")
+                database.execute("UPDATE session SET closed = coalesce(closed, created)")
+        except sqlite3.Error as error:
+            raise SessionError(f"{path} cannot be changed: {one_line(error)}") from None
+
+
+def file_name(name: str) -> str:
+    """``name`` as a file's name: one part, nothing hidden or invisible. SessionError if empty."""
+    name = unicodedata.normalize("NFC", name.removesuffix(SUFFIX))
+    kept = "".join(one for one in name if unicodedata.category(one)[0] != "C")
+    kept = re.sub(r"[/\\:*?\"<>|]+", "-", kept).strip(" .-")
+    kept = kept.encode("utf-8", "ignore")[: 4 * _LONGEST_NAME].decode("utf-8", "ignore")
+    if not kept:
+        raise SessionError(f"{name!r} is no name: give letters or digits")
+    return kept[:_LONGEST_NAME].strip()
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a program has the session open to write it."""
+    try:
+        with closing(_writable(path)) as database:
+            # Only who is alone with a file may lock it like this.
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("BEGIN EXCLUSIVE")
+            database.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        return error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+    except (sqlite3.Error, SessionError):
+        return False
+    return False
+
+
+def _writable(path: Path) -> sqlite3.Connection:
+    """A session of one's own, open for a change. Only after it proved to be one."""
+    open_guarded(path, thorough=False).close()
+    database = sqlite3.connect(path, isolation_level=None, timeout=0.0)
+    database.execute("PRAGMA trusted_schema = OFF")
+    return database
+
+
+def _sessions_in(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (path for path in folder.glob(f"*{SUFFIX}") if path.is_file())
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise SessionError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def _free(path: Path) -> Path:
+    """``path``, or the first of ``name 2``, ``name 3``, ... that is not taken."""
+    tried, number = path, 1
+    while tried.exists():
+        number += 1
+        tried = path.with_name(f"{path.stem} {number}{path.suffix}")
+    return tried
+
+
+def _move(path: Path, target: Path) -> Path:
+    """Move a session. What a crash left in its log is worked into it first."""
+    # To find out whether somebody writes it is to open it, which works the log in.
+    if sidecars(path)[0].exists() and is_being_written(path):
+        raise SessionError(f"{path} is being written: close it first")
+    try:
+        shutil.move(path, target)
+    except OSError as error:
+        reason = error.strerror or one_line(error)
+        raise SessionError(f"{path} cannot be moved to {target}: {reason}") from None
+    return target

@@ -1,0 +1,109 @@
+"""A glance at a session: enough for a list, without reading it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sessions import codec
+from sessions.format import SessionError
+from sessions.guard import Guarded, open_guarded
+
+_PROMPT_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """One line of a list of sessions. ``error`` says why a file cannot be read, else it is empty."""
+
+    path: Path
+    size: int
+    modified: float
+    title: str = ""
+    created: str = ""
+    closed: str | None = None
+    model: str = ""
+    prompt: str = ""
+    """The first few hundred characters."""
+    steps: int = 0
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the session is called: its file's name."""
+        return self.path.stem
+
+
+def preview(path: Path) -> Preview:
+    """Look at a session. Never raises for what is in the file."""
+    try:
+        found = path.stat()
+        size, modified = found.st_size, found.st_mtime
+    except OSError as error:
+        return Preview(path, 0, 0.0, error=f"{path} cannot be read: {error.strerror}")
+    try:
+        file = open_guarded(path, thorough=False)
+    except SessionError as refusal:
+        return Preview(path, size, modified, error=str(refusal))
+    try:
+        return Preview(path, size, modified, **_facts(file))
+    except SessionError as refusal:
+        return Preview(path, size, modified, error=str(refusal))
+    finally:
+        file.close()
+
+
+def _facts(file: Guarded) -> dict[str, Any]:
+    with file.reading() as database:
+        row = database.execute("SELECT title, created, closed FROM session").fetchone()
+        if row is None:
+            raise SessionError(f"{file.path} is empty: nothing was saved in it")
+        title, created, closed = row
+        prompt = database.execute("SELECT text FROM prompt").fetchone()
+        model = database.execute(
+            "SELECT body FROM event WHERE kind = 'ModelFacts' ORDER BY id DESC LIMIT 1"
+        ).fetchone()
+        (steps,) = database.execute("SELECT count(*) FROM step").fetchone()
+        name = codec.loads(dict[str, Any], model[0]).get("name") if model else ""
+        return {
+            "title": str(title),
+            "created": str(created),
+            "closed": None if closed is None else str(closed),
+            "model": str(name or ""),
+            "prompt": _text(prompt[0])[:_PROMPT_SHOWN] if prompt else "",
+            "steps": int(steps),
+        }
+
+
+def contains(path: Path, words: str) -> bool:
+    """Whether a session's name, model, prompt or output holds ``words``, whatever their case."""
+    wanted = words.casefold()
+    seen = preview(path)
+    if any(wanted in one.casefold() for one in (seen.name, seen.title, seen.model, seen.prompt)):
+        return True
+    return not seen.error and wanted in _texts(path).casefold()
+
+
+def _texts(path: Path) -> str:
+    """The whole prompt and every output token, in the order they were made."""
+    try:
+        file = open_guarded(path, thorough=False)
+    except SessionError:
+        return ""
+    try:
+        with file.reading() as database:
+            prompt = database.execute("SELECT text FROM prompt").fetchone()
+            rows = database.execute(
+                "SELECT t.bytes FROM step AS s JOIN token AS t ON t.key = s.token ORDER BY s.node"
+            )
+            output = b"".join(row[0] for row in rows)
+    except SessionError:
+        return ""
+    finally:
+        file.close()
+    return f"{_text(prompt[0]) if prompt else ''}\n{output.decode('utf-8', 'replace')}"
+
+
+def _text(kept: str | bytes) -> str:
+    return kept.decode("utf-8", "replace") if isinstance(kept, bytes) else str(kept)

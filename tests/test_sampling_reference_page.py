@@ -1,0 +1,25 @@
+"""The sampler reference is what the registry says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.sampling.presets import PRESETS
+from engine.sampling.reference_page import page
+from engine.sampling.stages import DIALS, STAGES
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "samplers.md"
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text("utf-8") == page(), (
+        "run: python -m engine.sampling.reference_page > docs/samplers.md"
+    )
+
+
+def test_every_stage_dial_and_preset_is_on_it():
+    text = page()
+    for name in (*STAGES, *PRESETS, "processor"):
+        assert f"### {name}\n" in text
+    for name in DIALS:
+        assert f"| `{name}` |" in text
