@@ -9,7 +9,7 @@ Units: times are milliseconds, sizes are bytes, entropies and log-probabilities 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -200,6 +200,10 @@ class StepRecord:
     timing: StepTiming
     kv: KVState
     stop: Stop | None = None
+    preset: str = "guide"
+    """The stack whose rules the chain follows; with ``chain_spec`` it rebuilds the chain."""
+    state: Mapping[str, float] = field(default_factory=dict)
+    """What stages carry on after this token (stage name -> number), such as mirostat's mu."""
 
     @property
     def surprisal(self) -> float:
@@ -257,7 +261,7 @@ class PrefillChunk:
 
 @dataclass(frozen=True, eq=False)
 class PrefillRecord:
-    """The reading of the prompt (or of a branch read again). ``cached + computed`` is its length."""
+    """The reading of the prompt, or of a branch again. ``cached + computed`` is its length."""
 
     chunks: tuple[PrefillChunk, ...]
     cached: int
@@ -354,6 +358,8 @@ class SettingsChanged:
     chain_spec: str
     seed: int
     dials: dict[str, Setting]
+    notes: tuple[str, ...] = ()
+    """What the preset's stack does unasked, and which settings of the model it leaves out."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,7 @@ from engine.records import (
     DenseLogits,
     EngineError,
     LoadProgress,
+    Origin,
     Record,
     RunState,
     SettingsChanged,
@@ -144,6 +145,7 @@ class Engine:
             wanted.dials,
             spec=wanted.spec,
             generation_config=self._loaded.facts.generation_config,
+            resolve=self._ids_of,
         )
         stepper.seed = wanted.seed
         if wanted.max_tokens is not None:
@@ -152,9 +154,19 @@ class Engine:
             stepper.chunk = wanted.chunk
         self._send(
             SettingsChanged(
-                wanted.preset, stepper.settings.spec, stepper.seed, stepper.settings.dials
+                wanted.preset,
+                stepper.settings.spec,
+                stepper.seed,
+                stepper.settings.dials,
+                stepper.settings.notes,
             )
         )
+
+    def _ids_of(self, text: str) -> list[int]:
+        """The ids of a text inside a dial, without what a tokenizer puts around a prompt."""
+        encoded = self._loaded.tokenize(text, chat=False, system=None)
+        pairs = zip(encoded.ids, encoded.origins, strict=True)
+        return [token_id for token_id, origin in pairs if origin is Origin.USER]
 
     @property
     def _loaded(self) -> Backend:

@@ -25,6 +25,7 @@ from engine.records import (
     Stop,
     StopKind,
     Token,
+    Vocabulary,
 )
 from engine.sampling.chain import Effective, Ladder, effective, forced
 from engine.sampling.stages import StageContext
@@ -79,6 +80,7 @@ class Stepper:
         self.cursor = ROOT
         self._logits = LogitStore(logit_budget)
         self._half = backend.facts.dtype == "float16"
+        self._whole_vocabulary: Vocabulary | None = None
         self._cached: list[int] = []
         self._next_node = 1
         self._cached_node: int | None = None
@@ -146,7 +148,7 @@ class Stepper:
     def _read(
         self, ids: list[int], chunks: tuple[PrefillChunk, ...], *, reason: str, node: int
     ) -> Iterator[PrefillRecord]:
-        """Bring the cache to hold exactly ``ids`` and keep the logits after the last as ``node``'s."""
+        """Bring the cache to hold exactly ``ids``; the logits after the last are ``node``'s."""
         done_before = sum(chunk.count for chunk in chunks)
         cached = self._keep_common_run(ids) - done_before
         self._cached_node = None
@@ -308,7 +310,18 @@ class Stepper:
             output_ids=tuple(ids[count:]),
             stop_ids=frozenset(self.backend.facts.stop_ids),
             seed=seed,
+            state={} if parent == ROOT else self.nodes[parent].state,
+            vocabulary=self._vocabulary,
         )
+
+    @property
+    def _vocabulary(self) -> Vocabulary | None:
+        """Every token's bytes, where the chain has a grammar to hold them against."""
+        if not any(one.name == "grammar" for one in self.settings.chain.stages):
+            return None
+        if self._whole_vocabulary is None:
+            self._whole_vocabulary = self.backend.vocabulary()
+        return self._whole_vocabulary
 
     def _record(
         self,
@@ -342,6 +355,8 @@ class Stepper:
             timing=_NOT_YET,
             kv=kv,
             stop=self._stop(token, len(context.output_ids) + 1, position + 1),
+            preset=self.settings.chain.preset,
+            state=self.settings.chain.next_state(ladder, token.id, context),
         )
 
     def _stop(self, token: Token, outputs: int, length: int) -> Stop | None:

@@ -51,26 +51,32 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="M", help="hub id, folder or .gguf file")
     group.add_argument("--device", default=None, metavar="D", help="auto, cpu, cuda, cuda:1, mps")
     group.add_argument("--dtype", default=None, choices=DTYPES, help="default: measured")
-    group.add_argument("--threads", type=_positive, default=None, help="CPU threads")
+    group.add_argument("--threads", type=positive, default=None, help="CPU threads")
     group.add_argument("--trust-remote-code", action="store_true", help="run the model's own code")
 
 
 def add_sampler_options(parser: argparse.ArgumentParser) -> None:
+    group = add_chain_options(parser)
+    group.add_argument("--max-tokens", type=positive, default=None, metavar="N")
+    group.add_argument("--prefill-chunk", type=positive, default=None, metavar="N")
+
+
+def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """How one token is chosen, without what only a run has."""
     group = parser.add_argument_group("sampler")
     group.add_argument("--preset", default=None, metavar="P", help=f"{', '.join(PRESETS)}")
     group.add_argument(
         "-s", "--sampler", default="", metavar="SPEC", help='"temperature=0.8 top_k=40", or with >'
     )
     group.add_argument("--seed", type=_seed, default=None, metavar="N", help="default 0")
-    group.add_argument("--max-tokens", type=_positive, default=None, metavar="N")
-    group.add_argument("--prefill-chunk", type=_positive, default=None, metavar="N")
     for name, (_, dial) in DIALS.items():
         group.add_argument(
             f"--{name.replace('_', '-')}", dest=f"dial_{name}", metavar="X", help=dial.summary
         )
+    return group
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
@@ -121,8 +127,8 @@ def open_command(args: argparse.Namespace, config: Config) -> Open:
     )
 
 
-def configure_command(args: argparse.Namespace, config: Config) -> Configure:
-    """The sampler settings, checked as far as they can be without a model."""
+def chain_choice(args: argparse.Namespace, config: Config) -> tuple[str, dict[str, Any]]:
+    """(preset, dials beside the specification), checked as far as they can be without a model."""
     preset = config.pick("preset", args.preset, DEFAULT_PRESET)
     try:
         _, named = parse_spec(args.sampler, preset)
@@ -130,6 +136,12 @@ def configure_command(args: argparse.Namespace, config: Config) -> Configure:
         effective(preset, dials, spec=args.sampler)
     except SpecError as error:
         raise UsageError(str(error)) from None
+    return preset, dials
+
+
+def configure_command(args: argparse.Namespace, config: Config) -> Configure:
+    """The sampler settings of a run."""
+    preset, dials = chain_choice(args, config)
     return Configure(
         preset=preset,
         dials=dials,

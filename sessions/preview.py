@@ -15,7 +15,7 @@ _PROMPT_SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One line of a list of sessions. ``error`` says why a file cannot be read, else it is empty."""
+    """One line of a list of sessions; ``error`` says why a file cannot be read."""
 
     path: Path
     size: int

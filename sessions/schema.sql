@@ -176,3 +176,7 @@ FROM step AS s
 JOIN candidate AS k ON k.at BETWEEN s.node * 4096 AND s.node * 4096 + 4095
 JOIN token AS t ON t.key = k.token
 LEFT JOIN chain_stage AS c ON c.chain = s.chain AND c.stage = k.cut_by;
+
+-- Speculative rounds; the fields of each are in its body. Empty where nothing was drafted.
+CREATE VIEW rounds AS
+SELECT id AS round, after_node, body FROM event WHERE kind = 'RoundRecord';

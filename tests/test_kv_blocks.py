@@ -178,7 +178,9 @@ def test_what_is_held_is_never_evicted_and_a_full_pool_says_so() -> None:
     read(pool, held, [1] * 8)
     read(pool, idle, [2] * 4)
     pool.release(idle)
-    with pytest.raises(OutOfBlocks, match=r"hold 2 of its 4 blocks .* needs 3: raise the KV budget"):
+    with pytest.raises(
+        OutOfBlocks, match=r"hold 2 of its 4 blocks .* needs 3: raise the KV budget"
+    ):
         pool.extend(branch, 12)
     # Nobody was evicted for a pass that could not be.
     assert idle.number in pool.branches

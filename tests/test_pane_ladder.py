@@ -269,6 +269,18 @@ def test_what_the_record_does_not_hold_is_said_and_the_drawn_row_is_there() -> N
     assert tail(rungs, loading=True).endswith("· loading the rest…")
 
 
+def test_no_mass_is_left_where_the_record_holds_all_survivors() -> None:
+    steep = [0.2 * 0.8**index for index in range(199)]
+    view = run(
+        [f"w{index}" for index in range(200)],
+        [*steep, 0.8**199],
+        spec="temperature=0.9 > top_k=7 > top_p=1",
+    )
+    assert lines_of(view, 75)[1].tail == (
+        "136 more tokens: <.01% raw mass, 0% final mass · ↓ loads them"
+    )
+
+
 def big(spec: str = "temperature=0.8 > top_k=40 > top_p=0.95") -> View:
     """A step over 151,936 ids with its whole logits, by the same code that records one."""
     size = 151_936

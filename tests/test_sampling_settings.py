@@ -45,6 +45,11 @@ class TestSpec:
         assert order == ("xtc", "temperature")
         assert dials["xtc_threshold"] == 0.2
 
+    def test_an_order_of_one_stage_or_none(self):
+        assert parse_spec("top_k=40 >") == (("top_k",), {"top_k": 40})
+        assert parse_spec(">") == ((), {})
+        assert Chain(()).spec == ">"
+
     def test_quotes(self):
         dials = parse_dials('regex="a > b, \\"c\\"" bad_words=\'1 2, 3\' logit_bias=5:-1')
         assert dials == {"regex": 'a > b, "c"', "bad_words": "1 2, 3", "logit_bias": "5:-1"}
@@ -94,7 +99,7 @@ class TestSpec:
     @given(st.data())
     @settings(max_examples=150, deadline=None)
     def test_what_a_chain_says_of_itself_reads_back_as_the_same_chain(self, data):
-        names = data.draw(st.lists(st.sampled_from(sorted(STAGES)), unique=True, min_size=2))
+        names = data.draw(st.lists(st.sampled_from(sorted(STAGES)), unique=True))
         values = {}
         for dial in (dial for name in names for dial in STAGES[name].dials):
             if dial.kind is float:
@@ -312,7 +317,7 @@ class TestPresets:
             ("vllm", "temperature=1 > top_k=0 > top_p=1"),
             ("llamacpp", "top_k=40 > top_p=0.95 > min_p=0.05 > temperature=0.8"),
             ("sglang", "temperature=1 > top_p=1 > top_k=0"),
-            ("mlx", "temperature=0"),
+            ("mlx", "temperature=0 >"),
         ],
     )
     def test_defaults(self, preset, spec):

@@ -170,7 +170,7 @@ def test_a_restored_stepper_goes_on_with_the_same_token(tmp_path: Path) -> None:
     with open_session(tmp_path / "run.llmi") as session:
         assert session.prompt
         again = stepper(temperature=1.2, seed=7)
-        again.restore(session.prompt, session.steps, session.tip)
+        again.restore(session.prompt, session.prefill, session.steps, session.tip)
         found = again.extend(again.cursor)
     assert (found.token, found.draw.u) == (expected.token, expected.draw.u)
 
@@ -194,6 +194,37 @@ def test_probabilities_after_each_stage_are_exact(tmp_path: Path, spec: str) -> 
     records.append(one.extend(5, force=200))
     assert isinstance(records[-1], StepRecord)
     assert records[-1].raw_logprob == -np.inf
+    with open_session(save(tmp_path / "run.llmi", records)) as session:
+        assert_same(list(session.records()), records)
+
+
+LABORATORY: dict[str, tuple[str, dict[str, float], str]] = {
+    "hf": ("hf", {}, ""),
+    "vllm": ("vllm", {"top_p": 0.9, "min_p": 0.05}, ""),
+    "llamacpp": ("llamacpp", {}, ""),
+    "sglang": ("sglang", {"top_k": 40, "top_p": 0.95, "min_p": 0.05}, ""),
+    "cuts": ("guide", {"typical_p": 0.9, "epsilon_cutoff": 1e-3, "eta_cutoff": 1e-3}, ""),
+    "penalties": (
+        "guide",
+        {"repetition_penalty": 1.3, "frequency_penalty": 0.2, "dry_multiplier": 0.8},
+        "",
+    ),
+    "top_p first": ("guide", {}, "top_p=0.95 > temperature=0.5 > top_k=10"),
+    "dynamic": ("llamacpp", {"dynatemp_range": 0.5}, ""),
+}
+
+
+@pytest.mark.parametrize("name", LABORATORY)
+def test_every_stage_comes_back_exactly(tmp_path: Path, name: str) -> None:
+    preset, dials, spec = LABORATORY[name]
+    vectors = np.random.default_rng(8).normal(0, 4, (6, 400)).astype(np.float32)
+    backend = ScriptedBackend(
+        lambda ids: vectors[len(ids) % 6], [chr(0x4E00 + n) for n in range(400)]
+    )
+    one = Stepper(backend, effective(preset, dials, spec=spec), seed=3, max_tokens=12)
+    records: list[Record] = list(first_records(one, chr(0x4E00)))
+    records += list(one.run())
+    assert len(one.nodes) == 12
     with open_session(save(tmp_path / "run.llmi", records)) as session:
         assert_same(list(session.records()), records)
 

@@ -300,3 +300,17 @@ def test_raw_and_final_are_different_figures() -> None:
     cut = run.extend(ROOT, force=3)
     assert cut.final_prob == 0.0
     assert cut.top.cut_by[list(cut.top.ids).index(3)] == 1
+
+
+def test_what_a_stage_carries_belongs_to_the_node() -> None:
+    """Mirostat's mu goes on from the parent, so that a fork and a replayed step are exact."""
+    backend = ScriptedBackend(by_history, LETTERS)
+    settings = effective("llamacpp", {}, spec="mirostat_tau=2 mirostat_eta=0.3 >")
+    run = Stepper(backend, settings, seed=3)
+    run.submit("abc")
+    path = [run.step() for _ in range(4)]
+    mus = [one.state["mirostat"] for one in path]
+    assert len(set(mus)) == 4
+    again = run.extend(path[1].node)
+    assert again.token.id == path[2].token.id
+    assert again.state == path[2].state

@@ -25,8 +25,13 @@ from engine.kv.scratch import Scratch
 NAME = "pooled_kv"
 """The attention implementation's name in a model's configuration."""
 
-_WIDEN_FROM = {torch.float16: 96, torch.bfloat16: 1024}
-"""From how many positions on widening to float32 beats torch's own 16-bit kernel, on a CPU."""
+_WIDEN_HALF = 8 * 1024
+_WIDEN_BFLOAT = 24 * 1024
+"""From so many numbers in K on, widening to float32 beats torch's own 16-bit kernel on a CPU."""
+_WIDEN_GROUPED_BFLOAT = 1024
+"""The same in positions, for bfloat16 with several query heads to a K/V head."""
+_FOLDED_COST = 0.7
+"""What four rows or more cost in one product, against as many products of one row."""
 _WIDE_PREFILL = (torch.float16,)
 """Dtypes whose many-row passes are faster in float32, on a CPU."""
 _ROWS = 4
@@ -82,20 +87,16 @@ class PooledAttention:
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, groups: int, scale: float
     ) -> torch.Tensor:
         """One new position that sees everything in ``key``."""
-        on_cpu = query.device.type == "cpu"
-        if on_cpu and (
-            key.dtype != query.dtype or key.shape[2] >= _WIDEN_FROM.get(query.dtype, math.inf)
-        ):
-            return self._widened(query, key, value, groups, scale)
         _, heads, _, width = query.shape
-        if on_cpu and query.dtype == torch.float32:
-            # Here the kernel shares out query heads among threads: the more the better.
+        if query.device.type == "cpu" and _is_wider_better(query, key, groups):
+            return self._widened(query, key, value, groups, scale)
+        if _is_folding_better(query, groups):
+            rows = query.reshape(1, heads // groups, groups, width)
+            seen = scaled_dot_product_attention(rows, key, value, scale=scale)
+        else:
             seen = scaled_dot_product_attention(
                 query, key, value, scale=scale, enable_gqa=groups > 1
             )
-        else:
-            rows = query.reshape(1, heads // groups, groups, width)
-            seen = scaled_dot_product_attention(rows, key, value, scale=scale)
         return seen.reshape(1, 1, heads, value.shape[3])
 
     def _widened(
@@ -106,9 +107,10 @@ class PooledAttention:
         padded = -(-groups // _ROWS) * _ROWS if groups > 1 else 1
         rows = self._scratch.zeros("rows", (kv_heads, padded, width))
         rows[:, :groups].copy_(query.view(kv_heads, groups, width))
-        wide = self._scratch.widened("key", key)[0]
+        # One buffer for both: K's part of it is done with, and still near.
+        wide = self._scratch.widened("half", key)[0]
         scores = torch.baddbmm(self._zero, rows, wide.transpose(1, 2), beta=0, alpha=scale)
-        wide = self._scratch.widened("value", value)[0]
+        wide = self._scratch.widened("half", value)[0]
         seen = torch.bmm(scores.softmax(-1), wide)[:, :groups]
         return seen.to(query.dtype).reshape(1, 1, kv_heads * groups, value.shape[3])
 
@@ -142,6 +144,33 @@ class PooledAttention:
             enable_gqa=groups > 1,
         )
         return seen.transpose(1, 2).to(dtype).contiguous()
+
+
+def _is_wider_better(query: torch.Tensor, key: torch.Tensor, groups: int) -> bool:
+    """Whether one position is faster in float32 products than in the 16-bit kernel, on a CPU."""
+    if key.dtype != query.dtype:
+        return True
+    if query.dtype == torch.float16:
+        return key.numel() >= _WIDEN_HALF
+    if query.dtype != torch.bfloat16:
+        return False
+    if groups > 1:
+        return key.shape[2] >= _WIDEN_GROUPED_BFLOAT
+    return key.numel() >= _WIDEN_BFLOAT
+
+
+def _is_folding_better(query: torch.Tensor, groups: int) -> bool:
+    """Whether query heads that share a K/V head are better one task than several.
+
+    The CPU kernel deals out (batch, head) pairs to threads, each of which reads all of its K and
+    V: folding reads them once, but leaves fewer tasks to deal out evenly.
+    """
+    if query.device.type != "cpu" or query.dtype != torch.float32:
+        return True
+    threads = torch.get_num_threads()
+    heads = query.shape[1]
+    cost = groups * (_FOLDED_COST if groups >= _ROWS else 1.0)
+    return math.ceil(heads / groups / threads) * cost < math.ceil(heads / threads)
 
 
 def pooled_mask(*args: Any, **kwargs: Any) -> torch.Tensor | None:

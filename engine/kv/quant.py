@@ -6,6 +6,8 @@ outlier costs precision at its own position and head only. Numbers are brought b
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from engine.kv.layout import LayerShape
@@ -13,17 +15,19 @@ from engine.kv.scratch import Scratch
 from engine.kv.store import Pair, Place, copy_positions, gathered
 
 _LEVELS = 127
-_SMALLEST = 2.0**-24
-"""The smallest positive float16: a scale of zero would divide by zero."""
+_SMALLEST, _LARGEST = 2.0**-24, 65504.0
+"""The smallest positive float16 and the largest one."""
 
 
 def quantize(states: torch.Tensor) -> Pair:
     """``states`` (..., size) as int8 and the float16 scale (..., 1) that brings them back."""
-    wide = states.float()
-    scale = wide.abs().amax(-1, keepdim=True).div_(_LEVELS).clamp_(_SMALLEST, 65504.0).half()
-    # Rounded by the scale as it is kept, not as it was computed.
-    steps = wide.div_(scale.float()).round_().clamp_(-_LEVELS, _LEVELS)
-    return steps.to(torch.int8), scale
+    largest = torch.linalg.vector_norm(
+        states, ord=math.inf, dim=-1, keepdim=True, dtype=torch.float32
+    )
+    # No larger than the largest float16, and not zero, which could not be divided by.
+    scale = largest.div_(_LEVELS).clamp_(_SMALLEST, _LARGEST).half()
+    # By the scale as it is kept, not as it was computed.
+    return torch.div(states.float(), scale).round_().to(torch.int8), scale
 
 
 class Int8Store:

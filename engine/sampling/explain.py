@@ -16,7 +16,15 @@ from engine.records import CUT_BY_MODEL, SURVIVES, Draw
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import stretch
 from engine.sampling.ladder import Chain, Ladder
-from engine.sampling.stages import Dial, Figure, Stage, StageContext, Temperature, spelled
+from engine.sampling.stages import (
+    Dial,
+    Figure,
+    Stage,
+    StageContext,
+    Temperature,
+    default_of,
+    spelled,
+)
 
 Number = int | float
 
@@ -201,7 +209,8 @@ def flip_distance(ladder: Ladder, drawn: Draw) -> Flip | None:
     below = above = None
     if rank > 1:
         below = Neighbour(int(final.ids[final.ranked(rank - 2)]), drawn.u - low)
-    if rank < len(final):
+    # Behind u's token only those of probability 0 may be left, at the end of the bar.
+    if rank < len(final) and high < 1.0:
         above = Neighbour(int(final.ids[final.ranked(rank)]), high - drawn.u)
     return Flip(drawn.u, low, high, below, above)
 
@@ -209,7 +218,7 @@ def flip_distance(ladder: Ladder, drawn: Draw) -> Flip | None:
 def dial_flips(
     chain: Chain, ladder: Ladder, context: StageContext, drawn: Draw
 ) -> tuple[DialFlip, ...]:
-    """For each numeric dial, the nearest change that draws another token; least effort first.
+    """For each dial in use, the nearest change that draws another token; least effort first.
 
     Found on the real chain with the same dice: outward from the dial's value in steps that grow
     by an eighth (whole numbers one by one up to 256), then by bisection to the very border. So
@@ -219,7 +228,8 @@ def dial_flips(
     flips: list[DialFlip] = []
     for stage, one in enumerate(chain.stages):
         for dial in one.dials:
-            if dial.numeric:
+            in_use = dial is one.dials[0] or getattr(one, dial.name) != default_of(type(one), dial)
+            if dial.numeric and in_use:
                 flips += _flips_of(chain, ladder, context, drawn, stage, dial)
     return tuple(sorted(flips, key=lambda flip: flip.effort))
 

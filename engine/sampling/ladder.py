@@ -99,7 +99,9 @@ class Chain:
     @property
     def spec(self) -> str:
         """The chain in writing, in explicit order; ``parse_spec`` reads it back."""
-        return " > ".join(one.label for one in self.stages)
+        written = " > ".join(one.label for one in self.stages)
+        # Without any > it would be read as dials for a preset's order.
+        return written if len(self.stages) > 1 else f"{written} >".lstrip()
 
     def with_stage(self, stage: Stage, before: str | None = "temperature") -> Chain:
         """The chain with one more stage, in front of the one named, or at the end."""

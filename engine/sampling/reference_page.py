@@ -110,9 +110,9 @@ def _writing() -> str:
 
 `temperature=0.8 top_k=40 top_p=0.95` sets dials and keeps the order of the preset.
 `top_k=40 > top_p=0.95 > temperature=0.8` gives the order too, and the chain holds these stages and
-no others. Words are separated by spaces or commas. A value with spaces, commas or `>` in it is
-quoted: `"..."` with JSON's escapes, `'...'` as it stands. A stage with one dial lends it its name:
-`typical=0.9` is `typical_p=0.9`.
+no others; `top_k=40 >` is a chain of one stage. Words are separated by spaces or commas. A value
+with spaces, commas or `>` in it is quoted: `"..."` with JSON's escapes, `'...'` as it stands. A
+stage with one dial lends it its name: `typical=0.9` is `typical_p=0.9`.
 
 A dial that lists tokens, such as `logit_bias="318:-1, 'New York':+2.5"`:
 

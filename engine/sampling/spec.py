@@ -1,6 +1,7 @@
 """Sampler specifications in writing: ``temperature=0.8 top_k=40``, ``top_k=40 > temperature=0.8``.
 
-Words are separated by spaces or commas; ``>`` gives the order. A value with spaces, commas or
+Words are separated by spaces or commas; ``>`` gives the order (after a single stage: of it
+alone). A value with spaces, commas or
 ``>`` in it is quoted: ``"..."`` with JSON's escapes, ``'...'`` as it stands.
 """
 
@@ -43,14 +44,17 @@ def parse_spec(text: str, preset: str = DEFAULT_PRESET) -> tuple[tuple[str, ...]
     """(stage order, dials) of a specification.
 
     ``"temperature=0.8 top_k=40"`` keeps the preset's order; ``"top_k=40 > temperature=0.8"``
-    gives its own, and only the stages it names. Raises SpecError.
+    gives its own, and only the stages it names; so does ``"top_k=40 >"``, of one stage. Raises
+    SpecError.
     """
     parts = list(_parts(text))
     if len(parts) == 1:
         return preset_of(preset).order, parts[0]
+    if not parts[-1]:
+        parts.pop()
     order: list[str] = []
     dials: dict[str, Any] = {}
-    for number, part in enumerate(parts, 1):
+    for number, part in enumerate(parts if parts != [{}] else [], 1):
         names = {DIALS[dial][0] for dial in part}
         if len(names) != 1:
             what = " and ".join(sorted(names)) if names else "nothing"

@@ -133,7 +133,8 @@ def tail(rungs: Rungs, loading: bool) -> str:
     if rungs.total is not None and rungs.total <= len(rungs):
         return rungs.note or f"all {len(rungs):,} ids"
     more = "" if rungs.total is None else f"{rungs.total - len(rungs):,} "
-    raw, final = (share(max(0.0, 1.0 - held)) for held in rungs.shown)
+    # A sum of all probabilities misses 1 by rounding alone.
+    raw, final = (share(1.0 - held if held < 1.0 - 1e-12 else 0.0) for held in rungs.shown)
     state = rungs.note or ("loading the rest…" if loading else "↓ loads them")
     return f"{more}more tokens: {raw} raw mass, {final} final mass · {state}"
 
