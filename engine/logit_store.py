@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ class LogitStore:
 
     def __init__(self, budget: int = DEFAULT_BUDGET) -> None:
         self._budget = budget
-        self._held: OrderedDict[int, NDArray[np.floating]] = OrderedDict()  # type: ignore[type-arg]
+        self._held: OrderedDict[int, NDArray[Any]] = OrderedDict()
         self._nbytes = 0
 
     def put(self, node: int, logits: FloatArray, *, half: bool) -> None:

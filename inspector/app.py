@@ -87,7 +87,10 @@ class Inspector(App[None]):
         self._client.send(command)
 
     def _listen(self, client: EngineClient) -> None:
-        client.notify = lambda: self.post_message(RecordsArrived()) and None
+        def notify() -> None:
+            self.post_message(RecordsArrived())
+
+        client.notify = notify
         # What came before anybody listened.
         self.post_message(RecordsArrived())
 
@@ -158,7 +161,7 @@ class Inspector(App[None]):
         self.controller.run(10)
         self.paint()
 
-    def action_back(self) -> None:
+    def action_step_back(self) -> None:
         self.controller.back()
         self.paint()
 
@@ -166,7 +169,7 @@ class Inspector(App[None]):
         self.controller.run()
         self.paint()
 
-    def action_toggle(self) -> None:
+    def action_pause_or_run(self) -> None:
         self.controller.toggle()
         self.paint()
 

@@ -17,10 +17,12 @@ from inspector.options import (
     EXIT_USAGE,
     OneLineParser,
     UsageError,
+    add_chain_options,
     add_model_options,
     add_prompt_options,
     add_sampler_options,
     load_config,
+    positive,
     request,
 )
 
@@ -94,6 +96,21 @@ def _run(words: Sequence[str]) -> int:
     return run(asked, args.format)
 
 
+def _sample(words: Sequence[str]) -> int:
+    from inspector.sample import DEFAULT_TOP, sample
+    from inspector.sample_input import add_input_options
+
+    parser = _parser(f"{PROGRAM} sample", "A vector of logits through the sampler, stage by stage.")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--top", type=positive, default=DEFAULT_TOP, metavar="N", help="candidates to show"
+    )
+    add_input_options(parser)
+    add_chain_options(parser)
+    args = parser.parse_args(words)
+    return sample(args, load_config(args))
+
+
 def _doctor(words: Sequence[str]) -> int:
     parser = _parser(f"{PROGRAM} doctor", "What is installed, and what it can do here.")
     parser.add_argument("--no-load", action="store_true", help="do not load the model")
@@ -107,6 +124,7 @@ def _doctor(words: Sequence[str]) -> int:
 
 COMMANDS: dict[str, tuple[Handler, str]] = {
     "run": (_run, "the same engine without a screen: text, or one JSON object a step"),
+    "sample": (_sample, "the sampler's ladder on a vector of logits from a file"),
     "doctor": (_doctor, "what is installed, which device, what the terminal can do"),
 }
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
@@ -11,7 +12,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 class KeyCommands(Provider):
     """One entry for each binding that the screen and the app offer."""
 
-    def _entries(self) -> Iterator[tuple[str, str, partial[object]]]:
+    def _entries(self) -> Iterator[tuple[str, str, Callable[[], Any]]]:
         seen = set()
         for active in self.screen.active_bindings.values():
             binding = active.binding

@@ -89,11 +89,9 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     for note in facts.notes:
         yield "", note
     yield "identity", facts.identity
-    yield (
-        "architecture",
-        f"{facts.architecture}: {facts.layers} layers, {facts.query_heads} query heads, "
-        f"{facts.kv_heads} K/V heads of {facts.head_dim}, {facts.parameters:,} parameters",
-    )
+    heads = f"{facts.query_heads} query heads, {facts.kv_heads} K/V heads of {facts.head_dim}"
+    sizes = f"{facts.layers} layers, {heads}, {facts.parameters:,} parameters"
+    yield "architecture", f"{facts.architecture}: {sizes}"
     context = f"{facts.context_length:,}" if facts.context_length else "—"
     yield "vocabulary", f"{facts.vocab_size:,} (tokenizer {facts.tokenizer_size:,})"
     yield "context", f"{context} tokens; {facts.cache_kind}"

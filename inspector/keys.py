@@ -8,9 +8,11 @@ GENERAL: list[Binding] = [
     Binding(
         "n,right", "step", "Step", id="step", tooltip="One forward pass, or along what is there"
     ),
-    Binding("b,left", "back", "Back", id="back", tooltip="To the token before; computes nothing"),
+    Binding(
+        "b,left", "step_back", "Back", id="back", tooltip="To the token before; computes nothing"
+    ),
     Binding("c", "continue", "Continue", id="continue", tooltip="Run until something stops it"),
-    Binding("space", "toggle", "Pause", id="pause", tooltip="Pause, or go on"),
+    Binding("space", "pause_or_run", "Pause", id="pause", tooltip="Pause, or go on"),
     Binding("N", "step_ten", "Step 10", id="step-ten", show=False, key_display="N"),
     Binding("r", "redraw", "Draw again", id="redraw", show=False, tooltip="With another seed"),
     Binding("g", "first", "First", id="first", show=False, tooltip="To the prompt"),

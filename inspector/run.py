@@ -68,6 +68,7 @@ class JsonOutput:
         self._decoder = IncrementalDecoder()
 
     def begin(self, log: RunLog) -> None:
+        assert log.prompt is not None, "a step comes after its prompt"
         self._line(run_line(log.facts, log.prompt, log.settings))
 
     def step(self, record: StepRecord) -> None:

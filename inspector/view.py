@@ -75,7 +75,7 @@ class RunLog:
                 self.error = record
 
     def path(self, node: int) -> Sequence[StepRecord]:
-        """The records from the first token to ``node``. Valid until the next call; do not change."""
+        """The records from the first token to ``node``: read them before the next call."""
         path = self._path
         step = self.nodes.get(node)
         if step is not None and (path[-1].node if path else ROOT) == step.parent:
@@ -130,7 +130,7 @@ class View:
 
     @property
     def ahead(self) -> Sequence[StepRecord]:
-        """The records of the cursor's branch that lie after the cursor, newest child first taken."""
+        """The records after the cursor on its branch, which goes on with the newest child."""
         found: list[StepRecord] = []
         node = self.cursor
         while following := self.log.children.get(node):

@@ -37,7 +37,7 @@ def _fields(words: str) -> frozenset[str]:
 KNOWN_FIELDS: dict[type[Any], frozenset[str]] = {
     StepRecord: _fields(
         "node parent position token draw raw_logprob final_prob rank entropy_raw entropy_final "
-        "log_z_raw varentropy_raw stages chain_spec seed top timing kv stop"
+        "log_z_raw varentropy_raw stages chain_spec preset seed top timing kv stop"
     ),
     Draw: _fields("token_id how u low high"),
     StepTiming: _fields(
@@ -68,4 +68,5 @@ class ChainOfSteps:
     """A chain as it is stored: its specification and its stages."""
 
     spec: str
+    preset: str
     stages: tuple[StageOfChain, ...] = field(default=())

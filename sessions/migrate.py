@@ -60,12 +60,13 @@ def _copy(
 
 
 def _from_0(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
-    """Times were seconds, a prompt had no notes, and no branch was ever read again."""
+    """Times were seconds, prompts had no notes, and there was one preset."""
     phases = ("forward", "sample", "detokenize", "other", "total")
     _copy(old, new, "prompt", {"tokenize_ms": "tokenize_s * 1000.0", "notes": "'[]'"})
     times = {f"{phase}_ms": f"{phase}_s * 1000.0" for phase in phases}
     _copy(old, new, "step", {**times, "reread": "0"})
-    for table in ("session", "token", "prompt_token", "chain", "chain_stage"):
+    _copy(old, new, "chain", {"preset": "'guide'"})
+    for table in ("session", "token", "prompt_token", "chain_stage"):
         _copy(old, new, table)
     for table in ("stage_result", "candidate", "logits", "event"):
         _copy(old, new, table)

@@ -31,6 +31,7 @@ def chain_of(step: StepRecord) -> ChainOfSteps:
     """The chain that ``step`` used."""
     return ChainOfSteps(
         step.chain_spec,
+        step.preset,
         tuple(
             StageOfChain(one.name, one.label, one.params, one.off, divisor_of(one))
             for one in step.stages

@@ -41,7 +41,8 @@ CREATE TABLE prompt_token (
 -- A chain of sampler stages, stored once however many steps used it.
 CREATE TABLE chain (
     id INTEGER PRIMARY KEY,
-    spec TEXT NOT NULL
+    spec TEXT NOT NULL,
+    preset TEXT NOT NULL            -- the stack whose rules it follows
 ) STRICT;
 
 CREATE TABLE chain_stage (
@@ -154,7 +155,7 @@ SELECT
         ELSE 'normal'
     END AS kind,
     s.how, s.u, s.raw_logprob, s.final_prob, s.rank, s.entropy_raw, s.entropy_final,
-    s.seed, c.spec AS chain, s.forward_ms, s.sample_ms, s.total_ms, s.warmup, s.reused, s.reread,
+    s.seed, c.preset, c.spec AS chain, s.forward_ms, s.sample_ms, s.total_ms, s.warmup, s.reused, s.reread,
     s.kv_stored, s.kv_bytes, s.kv_computed, s.kv_cached, s.stop_kind, s.stop_detail
 FROM step AS s JOIN token AS t ON t.key = s.token JOIN chain AS c ON c.id = s.chain;
 

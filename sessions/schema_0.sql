@@ -1,5 +1,5 @@
 -- The schema of drafts before the first release, kept so that they can be brought up to date:
--- times in seconds, no notes on the prompt, no columns for what later versions add, no views.
+-- times in seconds, no notes on the prompt, one preset, no extra columns, no views.
 CREATE TABLE session (
     id INTEGER PRIMARY KEY CHECK (id = 1), title TEXT NOT NULL, created TEXT NOT NULL, closed TEXT,
     writer TEXT NOT NULL, full_logits INTEGER NOT NULL

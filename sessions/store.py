@@ -276,7 +276,9 @@ class SessionWriter:
         if known is not None:
             return known
         number = self._chains[name] = len(self._chains) + 1
-        self._database.execute(_insert("chain", ("id", "spec")), (number, chain.spec))
+        self._database.execute(
+            _insert("chain", ("id", "spec", "preset")), (number, chain.spec, chain.preset)
+        )
         self._database.executemany(
             _insert("chain_stage", ("chain", "stage", "name", "label", "params", "off", "divisor")),
             [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from operator import itemgetter
 from typing import Any
 
@@ -35,6 +35,11 @@ _TOKEN, _CHAIN, _STOP, _EXTRA = (
     STEP_COLUMNS.index(name) for name in ("token", "chain", "stop_kind", "extra")
 )
 _SIZE = len(STEP_COLUMNS)
+_FACTORIES = tuple(
+    (field.name, field.default_factory)
+    for field in fields(StepRecord)
+    if field.default_factory is not MISSING
+)
 _MADE = {"draw": StepRow.draw, "timing": StepRow.timing, "kv": StepRow.kv}
 _KIND = dict(enumerate(KINDS))
 
@@ -102,6 +107,8 @@ class StepReader:
         found.update(zip(_PLAIN, _plain_values(row), strict=True))
         found["_row"], found["_reader"] = kept, self
         found["token"], found["chain_spec"], found["seed"] = token, kept.chain.spec, kept.seed()
+        found["preset"] = kept.chain.preset
+        found.update((name, make()) for name, make in _FACTORIES)
         # A field with a default is found on the class, so these cannot wait to be asked for.
         if row[_STOP] is not None:
             found["stop"] = kept.stop()
@@ -164,8 +171,11 @@ def _read_chains(file: Guarded) -> dict[int, ChainOfSteps]:
                 raise RowsError(f"chain {chain} has no stage {len(before)}")
             values = codec.loads(dict[str, Any], params)
             before.append(StageOfChain(name, label, values, bool(off), divisor))
-        chains = database.execute("SELECT id, spec FROM chain")
-        return {one: ChainOfSteps(spec, tuple(stages.get(one, ()))) for one, spec in chains}
+        chains = database.execute("SELECT id, spec, preset FROM chain")
+        return {
+            one: ChainOfSteps(spec, preset, tuple(stages.get(one, ())))
+            for one, spec, preset in chains
+        }
 
 
 class StepMap(MutableMapping[int, StepRecord]):

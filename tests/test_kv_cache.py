@@ -375,7 +375,7 @@ def test_case_55_only_the_last_logits_are_asked_for() -> None:
 def test_case_69_a_recurrent_model_is_refused_by_reason() -> None:
     # Older releases of transformers give Mamba's cache a name of its own.
     with pytest.raises(
-        Unpooled, match="takes no cache of K and V|recurrent state of constant size"
+        Unpooled, match=r"takes no cache of K and V|recurrent state of constant size"
     ):
         probe(MODELS["mamba"]())
     jamba = transformers.JambaConfig(

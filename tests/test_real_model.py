@@ -19,11 +19,9 @@ GREEDY = ("--temperature", "0", "--max-tokens", "8")
 
 def run(folder: Path, *words: str) -> list[dict[str, Any]]:
     """The JSON lines of ``llm-inspect run``."""
+    command = [sys.executable, "-m", "inspector", "run", "--format", "jsonl"]
     done = subprocess.run(
-        [sys.executable, "-m", "inspector", "run", "--format", "jsonl", "--model", str(folder)]
-        + list(words),
-        capture_output=True,
-        check=True,
+        [*command, "--model", str(folder), *words], capture_output=True, check=True
     )
     # Strict: a NaN or an Infinity would raise here.
     return [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
@@ -90,7 +88,12 @@ def test_the_same_seed_gives_the_same_ids(default_model_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     "prompt",
-    ["I am so happy 😊😊", "日本の首都は", "a [/b] tag, \x1b[2J and \u202eeno", "e\u0301\u200b👩‍💻"],
+    [
+        "I am so happy 😊😊",
+        "日本の首都は",
+        "a [/b] tag, \x1b[2J and \u202eeno",
+        "e\u0301\u200b👩‍💻",
+    ],
 )
 def test_bytes_decode_to_exactly_the_text(default_model_dir: Path, prompt: str) -> None:
     words = ("--temperature", "1.3", "--max-tokens", "16", "--dtype", "float16")
@@ -103,11 +106,9 @@ def test_bytes_decode_to_exactly_the_text(default_model_dir: Path, prompt: str) 
 
 
 def test_text_output_is_the_text_alone(default_model_dir: Path) -> None:
+    command = [sys.executable, "-m", "inspector", "run", "--model", str(default_model_dir)]
     done = subprocess.run(
-        [sys.executable, "-m", "inspector", "run", "--model", str(default_model_dir), PROMPT]
-        + [*GREEDY, "--dtype", "float16"],
-        capture_output=True,
-        check=True,
+        [*command, PROMPT, *GREEDY, "--dtype", "float16"], capture_output=True, check=True
     )
     assert done.stdout.decode().startswith(" Paris")
     assert b"tokens/s" in done.stderr

@@ -210,6 +210,8 @@ LABORATORY: dict[str, tuple[str, dict[str, float], str]] = {
         "",
     ),
     "top_p first": ("guide", {}, "top_p=0.95 > temperature=0.5 > top_k=10"),
+    "mirostat": ("llamacpp", {"mirostat_tau": 3.0}, ""),
+    "xtc": ("llamacpp", {"xtc_probability": 1.0, "xtc_threshold": 0.02}, ""),
     "dynamic": ("llamacpp", {"dynatemp_range": 0.5}, ""),
 }
 

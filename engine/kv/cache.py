@@ -116,7 +116,7 @@ class PooledCache(Cache):
         """Reserve the tensors, once and for all, within ``budget`` bytes.
 
         ``identity`` names the model in the blocks' keys. ``quantized`` keeps K and V in 8 bits;
-        with ``wide`` they are then read as float32, for an attention that takes them so
+        with ``wide`` a CPU reads them as float32, for an attention that takes them so
         (``engine.kv.attention``). ``window_keep``: see ``Pool``. Raises PoolMemoryError.
         """
         self.layout = layout
@@ -148,7 +148,8 @@ class PooledCache(Cache):
                 positions = counts[windows.index(shape.window)] * block_size
                 store: Store
                 if quantized:
-                    dtype = torch.float32 if wide else shape.dtype
+                    widen = wide and shape.device.type == "cpu"
+                    dtype = torch.float32 if widen else shape.dtype
                     store = Int8Store(shape, positions, self._scratch, dtype)
                 else:
                     store = PlainStore(shape, positions, self._scratch)

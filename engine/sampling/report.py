@@ -45,7 +45,7 @@ def sample_report(
         "settings": {
             name: {"value": one.value, "source": one.source} for name, one in settings.dials.items()
         },
-        "notes": list(settings.notes),
+        "notes": notes(settings, read),
         "entropy_raw": ladder.model.entropy,
         "entropy_final": ladder.final.entropy,
         "stages": [
@@ -70,12 +70,20 @@ def sample_report(
     }
     if drawn.u is None:
         report["u_reason"] = f"no randomness was used: {drawn.how.value}"
-    if read.partial:
-        report["notes"].append(
+    return report
+
+
+def notes(settings: Effective, read: LogitsFile) -> list[str]:
+    """What is worth knowing about the stack, and about a vector that is not whole."""
+    found = list(settings.notes)
+    if read.missing_mass > 0.0:
+        found.append(
             f"{read.known:,} tokens are known; the rest, of probability {read.missing_mass:.3g}, "
             "is left out, and every probability is of the known ones alone."
         )
-    return report
+    elif read.partial:
+        found.append(f"{read.known:,} tokens are known; all others are taken as impossible.")
+    return found
 
 
 def _top(

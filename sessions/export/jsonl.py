@@ -122,6 +122,7 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
         low=plain(step.draw.low),
         high=plain(step.draw.high),
         seed=step.seed,
+        preset=step.preset,
         chain=step.chain_spec,
         stages=stage_list(step.stages),
         top=top_list(step.top, step.stages),

@@ -1,0 +1,86 @@
+"""How far two ways to the same logits lie apart: a cache and a fresh read, two dtypes, 8 bits.
+
+They never agree to the bit (sums are taken in another order), so what is shown is how much, and
+whether it would have mattered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.records import DoubleArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """``other`` against ``reference``, both raw logits of one position.
+
+    ``max_abs`` is the largest difference of two logits, ``max_relative`` that over the largest
+    reference logit. ``kl`` is KL(reference || other) in nats. ``top`` and ``other_top`` are the
+    most likely ids (the lowest of equals); ``margin`` and ``other_margin`` how far, in logits, each
+    lies ahead of its own second. ``worst_id`` is where the largest difference is.
+    """
+
+    max_abs: float
+    max_relative: float
+    worst_id: int
+    kl: float
+    top: int
+    other_top: int
+    margin: float
+    other_margin: float
+
+    @property
+    def flips(self) -> bool:
+        """Whether greedy decoding would take another token."""
+        return self.top != self.other_top
+
+    @property
+    def close(self) -> bool:
+        """Whether the race was close enough for such a difference to decide it."""
+        return self.margin <= 2 * self.max_abs
+
+
+def drift(reference: FloatArray, other: FloatArray) -> Drift:
+    """Compare two logit vectors, shape ``(vocab_size,)``.
+
+    A logit that is minus infinity in both is left out. Raises ValueError where the shapes differ
+    or fewer than two logits are finite in both.
+    """
+    if reference.shape != other.shape or reference.ndim != 1:
+        raise ValueError(f"cannot compare logits of shapes {reference.shape} and {other.shape}")
+    ours, theirs = reference.astype(np.float64), other.astype(np.float64)
+    both = np.isfinite(ours) & np.isfinite(theirs)
+    if both.sum() < 2:
+        raise ValueError("fewer than two logits are finite in both")
+    delta = np.where(both, np.abs(np.where(both, ours, 0.0) - np.where(both, theirs, 0.0)), 0.0)
+    worst = int(delta.argmax())
+    return Drift(
+        max_abs=float(delta[worst]),
+        max_relative=float(delta[worst] / max(np.abs(ours[both]).max(), np.finfo(float).tiny)),
+        worst_id=worst,
+        kl=_kl(ours[both], theirs[both]),
+        top=int(ours.argmax()),
+        other_top=int(theirs.argmax()),
+        margin=_margin(ours),
+        other_margin=_margin(theirs),
+    )
+
+
+def _log_softmax(logits: DoubleArray) -> DoubleArray:
+    shifted = logits - logits.max()
+    result: DoubleArray = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+def _kl(reference: DoubleArray, other: DoubleArray) -> float:
+    ours, theirs = _log_softmax(reference), _log_softmax(other)
+    # Rounding can make it a hair less than the zero it is.
+    return max(0.0, float((np.exp(ours) * (ours - theirs)).sum()))
+
+
+def _margin(logits: DoubleArray) -> float:
+    second, first = np.partition(logits, -2)[-2:]
+    return float(first - second)

@@ -1,0 +1,103 @@
+"""One vector through a chain as text: the ladder of the inspector, as wide as the terminal is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from textual.content import Content
+
+from engine.records import Draw, Token
+from engine.sampling.ladder import Ladder
+from engine.sampling.settings import Effective
+from engine.text import visible
+from inspector.panes.bars import share
+from inspector.panes.figures import wrapped
+from inspector.panes.ladder import LadderRows
+from inspector.panes.ladder_draw import draw_lines
+from inspector.panes.ladder_plan import FULL, Plan, head, plan
+from inspector.panes.rungs import Rung, Whole
+from inspector.sample_input import Given
+
+_LABEL = 10
+_NOBODY = ("off", "default")
+_LEAST = 48
+"""Cells below which the ladder is not readable, whatever the terminal says."""
+_NO_TEXT = 10
+"""Cells that the ladder keeps for the token's text, free where no token has a name."""
+
+
+def sample_lines(
+    given: Given,
+    settings: Effective,
+    ladder: Ladder,
+    drawn: Draw,
+    notes: Iterable[str],
+    *,
+    top: int,
+    width: int,
+) -> Iterator[Content]:
+    """Everything that ``sample`` prints: settings, the ladder, where u fell, and notes."""
+    width = max(_LEAST, width)
+    yield from wrapped("source", _LABEL, width, visible(given.read.source))
+    yield from wrapped("chain", _LABEL, width, f"{settings.chain.preset}: {visible(settings.spec)}")
+    yield from wrapped("settings", _LABEL, width, visible(_settings(settings)) or "all off")
+    named = given.token
+    rungs = Whole(ladder, drawn, named or _nameless)
+    rows = _rows(rungs, top)
+    for block in _blocks(rungs, width if named else width + _NO_TEXT):
+        yield Content("")
+        room = block.width if named else block.width - block.text
+        above = head(rungs, block, FULL)
+        lines = LadderRows(rungs, block, "")
+        for line in (*above, *map(lines.line, rows)):
+            yield line if named else line[:room]
+    yield Content.styled(_rest(rungs, rows), "$text-muted")
+    yield Content("")
+    yield from draw_lines(rungs, width, roomy=True)
+    yield Content("")
+    for note in notes:
+        yield from wrapped("note", _LABEL, width, visible(note))
+
+
+def _nameless(token_id: int) -> Token | None:
+    return None
+
+
+def _settings(settings: Effective) -> str:
+    """The dials of the chain that somebody set, and who did."""
+    used = [dial.name for stage in settings.chain.stages for dial in stage.dials]
+    found = {name: settings.dials[name] for name in used if name in settings.dials}
+    return ", ".join(
+        f"{name}={one.value} ({one.source})"
+        for name, one in found.items()
+        if one.source not in _NOBODY
+    )
+
+
+def _rows(rungs: Whole, top: int) -> list[Rung]:
+    """The model's favourites, and the drawn token wherever it stands."""
+    rows = [rungs[row] for row in range(min(top, len(rungs)))]
+    at = rungs.row_of(rungs.draw.token_id)
+    return rows if at is None or at < len(rows) else [*rows, rungs[at]]
+
+
+def _blocks(rungs: Whole, width: int) -> Iterator[Plan]:
+    """The ladder's columns, in as many ladders below each other as the stages need."""
+    first = 0
+    while True:
+        made = plan(width, rungs.stages, rungs.total, first)
+        yield made
+        if not made.after or not made.stages:
+            return
+        first = made.stages[-1].index + 1
+
+
+def _rest(rungs: Whole, rows: Sequence[Rung]) -> str:
+    """What is not shown, and how much lies with it."""
+    left = len(rungs) - len(rows)
+    if not left:
+        return f" all {len(rows):,} ids"
+    raw, final = (1.0 - sum(rung.probs[at] for rung in rows) for at in (0, -1))
+    # Sums of all probabilities miss 1 by rounding alone.
+    raw, final = (mass if mass > 1e-12 else 0.0 for mass in (raw, final))
+    return f" {left:,} more tokens: {share(raw)} raw mass, {share(final)} final mass"

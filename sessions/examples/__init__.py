@@ -1,0 +1,68 @@
+"""Small recorded runs that come with the program: to look at, and for tests that need no model.
+
+``python -m sessions.examples`` records them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.sampling.chain import effective
+from engine.stepper import Stepper
+from sessions.format import SUFFIX
+from sessions.recording import first_records
+from sessions.store import SessionWriter
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Example:
+    """How one example is recorded."""
+
+    prompt: str
+    title: str
+    dials: Mapping[str, float] = field(default_factory=dict)
+    chat: bool = False
+    steps: int = 24
+    seed: int = 1
+    fork_at: int | None = None
+    """The node at which a second branch takes the runner-up of the first, and goes on."""
+    fork_steps: int = 6
+
+
+EXAMPLES: Mapping[str, Example] = {
+    "capital": Example("The capital of France is", "A default run with a fork", fork_at=3),
+    "chat": Example(
+        "Name three colours.", "Greedy, through the chat template", {"temperature": 0.0}, chat=True
+    ),
+    "bytes": Example("😊 東京 [/b]", "Characters in pieces", {"temperature": 1.0}, steps=12),
+}
+
+
+def example(name: str) -> Path:
+    """The file of an example. KeyError for a name there is not."""
+    if name not in EXAMPLES:
+        raise KeyError(f"no example {name!r}: there are {', '.join(EXAMPLES)}")
+    return FOLDER / f"{name}{SUFFIX}"
+
+
+def record_example(name: str, stepper: Stepper, path: Path) -> None:
+    """Record an example anew at ``path``, with the stepper's model."""
+    wanted = EXAMPLES[name]
+    stepper.settings = effective("guide", dict(wanted.dials))
+    stepper.seed, stepper.max_tokens = wanted.seed, wanted.steps
+    with SessionWriter(path, title=wanted.title, overwrite=True) as writer:
+        for record in first_records(stepper, wanted.prompt, chat=wanted.chat):
+            writer.add(record)
+        for step in stepper.run():
+            writer.add(step)
+        if wanted.fork_at is None or wanted.fork_at not in stepper.nodes:
+            return
+        fork = stepper.nodes[wanted.fork_at]
+        runner_up = next(int(one) for one in fork.top.ids if one != fork.token.id)
+        writer.add(stepper.extend(fork.parent, force=runner_up))
+        for _ in range(wanted.fork_steps):
+            writer.add(stepper.extend(stepper.cursor))
