@@ -26,6 +26,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from engine.backends.openmp import settle
+
+settle()  # before torch, and for all three alike
+
 import torch
 
 from engine import models

@@ -13,7 +13,8 @@ from typing import Any
 class RunStep:
     """What the stages knew when the step was drawn, as far as the file tells.
 
-    ``position`` and ``seed`` are None where it does not; ``names`` holds the bytes of tokens.
+    ``position`` and ``seed`` are None where it does not, ``vocab_size`` is 0; ``names`` holds the
+    bytes of tokens.
     """
 
     prompt_ids: tuple[int, ...] = ()
@@ -21,6 +22,7 @@ class RunStep:
     stop_ids: frozenset[int] = frozenset()
     position: int | None = None
     seed: int | None = None
+    vocab_size: int = 0
     names: Mapping[int, bytes] = field(default_factory=dict)
 
 
@@ -59,6 +61,7 @@ def _step(
         else frozenset(),
         position=_whole(here.get("position")),
         seed=_whole(here.get("seed")),
+        vocab_size=_whole(run.get("vocab_size")) or 0,
         names=dict(_names(here.get("top"))),
     )
 

@@ -98,6 +98,7 @@ def read_input(args: argparse.Namespace) -> Given:
     step = RunStep()
     if path.suffix.lower() == ".jsonl":
         step = run_step(path, line)
+        read = _widened(read, step.vocab_size)
     if args.ids is not None:
         read = _spread(read, id_list(args.ids, "--ids"), path)
     names = _names(args.tokenizer, read.logits.size) if args.tokenizer is not None else None
@@ -181,6 +182,15 @@ def _spread(read: LogitsFile, ids: Sequence[int], path: Path) -> LogitsFile:
     logits = np.full(max(ids) + 1, -np.inf, dtype=np.float32)
     logits[list(ids)] = read.logits
     return LogitsFile(logits, read.source, known=len(ids))
+
+
+def _widened(read: LogitsFile, vocab_size: int) -> LogitsFile:
+    """As wide as the run's vocabulary: its step names no id beyond its candidates."""
+    more = vocab_size - read.logits.size
+    if more <= 0 or vocab_size > _MOST_IDS:
+        return read
+    logits = np.pad(read.logits, (0, more), constant_values=np.float32(-np.inf))
+    return replace(read, logits=logits)
 
 
 def _names(wanted: str, vocab_size: int) -> Names:

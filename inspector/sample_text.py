@@ -11,7 +11,7 @@ from engine.sampling.ladder import Ladder
 from engine.sampling.settings import Effective
 from engine.text import visible
 from inspector.panes.bars import share
-from inspector.panes.figures import wrapped
+from inspector.panes.figures import plural, wrapped
 from inspector.panes.ladder import LadderRows
 from inspector.panes.ladder_draw import draw_lines
 from inspector.panes.ladder_plan import FULL, Plan, head, plan
@@ -43,7 +43,9 @@ def sample_lines(
     yield from wrapped("settings", _LABEL, width, visible(_settings(settings)) or "all off")
     named = given.token
     rungs = Whole(ladder, drawn, named or _nameless)
-    rows = _rows(rungs, top)
+    # Of a vector that is not whole, what it does not know is not said to be impossible, row by row.
+    count = rungs.total if given.read.partial else len(rungs)
+    rows = _rows(rungs, min(top, count))
     for block in _blocks(rungs, width if named else width + _NO_TEXT):
         yield Content("")
         room = block.width if named else block.width - block.text
@@ -51,7 +53,7 @@ def sample_lines(
         lines = LadderRows(rungs, block, "")
         for line in (*above, *map(lines.line, rows)):
             yield line if named else line[:room]
-    yield Content.styled(_rest(rungs, rows), "$text-muted")
+    yield Content.styled(_rest(count - len(rows), rows), "$text-muted")
     yield Content("")
     yield from draw_lines(rungs, width, roomy=True)
     yield Content("")
@@ -76,7 +78,7 @@ def _settings(settings: Effective) -> str:
 
 def _rows(rungs: Whole, top: int) -> list[Rung]:
     """The model's favourites, and the drawn token wherever it stands."""
-    rows = [rungs[row] for row in range(min(top, len(rungs)))]
+    rows = [rungs[row] for row in range(top)]
     at = rungs.row_of(rungs.draw.token_id)
     return rows if at is None or at < len(rows) else [*rows, rungs[at]]
 
@@ -85,19 +87,18 @@ def _blocks(rungs: Whole, width: int) -> Iterator[Plan]:
     """The ladder's columns, in as many ladders below each other as the stages need."""
     first = 0
     while True:
-        made = plan(width, rungs.stages, rungs.total, first)
+        made = plan(width, rungs.stages, len(rungs), first)
         yield made
         if not made.after or not made.stages:
             return
         first = made.stages[-1].index + 1
 
 
-def _rest(rungs: Whole, rows: Sequence[Rung]) -> str:
-    """What is not shown, and how much lies with it."""
-    left = len(rungs) - len(rows)
-    if not left:
+def _rest(left: int, rows: Sequence[Rung]) -> str:
+    """How many are not shown, and how much lies with them."""
+    if left <= 0:
         return f" all {len(rows):,} ids"
     raw, final = (1.0 - sum(rung.probs[at] for rung in rows) for at in (0, -1))
     # Sums of all probabilities miss 1 by rounding alone.
     raw, final = (mass if mass > 1e-12 else 0.0 for mass in (raw, final))
-    return f" {left:,} more tokens: {share(raw)} raw mass, {share(final)} final mass"
+    return f" {plural(left, 'more token')}: {share(raw)} raw mass, {share(final)} final mass"

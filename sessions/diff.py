@@ -6,7 +6,7 @@ are compared only where both runs had read the same tokens, up to the one at whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -16,6 +16,7 @@ from sessions.align import Segment, align, common_prefix
 from sessions.reader import Session
 from sessions.tables import Bound, RankChange, kl, largest_difference, rank_changes, same_tokens
 
+_FACTS = ("name", "identity", "dtype", "device", "backend", "vocab_size")
 _Steps = tuple[StepRecord, StepRecord, int]
 """Two steps and the byte at which both begin."""
 
@@ -139,7 +140,7 @@ def diff(a: Side, b: Side) -> Diff:
     return Diff(
         a=a.label,
         b=b.label,
-        changes=tuple(_changes(a, b)),
+        changes=tuple(_changes(_settings(a), _settings(b))),
         parting=parting,
         segments=tuple(align(a.output, b.output)),
         pairs=tuple(_pair(a, b, one, other, at, not note) for one, other, at in pairs),
@@ -236,20 +237,27 @@ def _pair(
     )
 
 
-def _changes(a: Side, b: Side) -> Iterable[Change]:
-    """Settings and facts that differ, by name."""
-    left, right = _settings(a), _settings(b)
+def model_changes(a: ModelFacts | None, b: ModelFacts | None) -> Iterator[Change]:
+    """What differs between two models and the machines they ran on."""
+    return _changes(_model(a), _model(b))
+
+
+def _changes(left: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator[Change]:
     for name in dict.fromkeys((*left, *right)):
         if left.get(name) != right.get(name):
             yield Change(name, left.get(name), right.get(name))
 
 
+def _model(facts: ModelFacts | None) -> dict[str, Any]:
+    if facts is None:
+        return {}
+    found = {f"model {name}": getattr(facts, name) for name in _FACTS}
+    found.update({f"version of {name}": what for name, what in facts.versions.items()})
+    return found
+
+
 def _settings(side: Side) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if side.facts is not None:
-        for name in ("name", "identity", "dtype", "device", "backend", "vocab_size"):
-            found[f"model {name}"] = getattr(side.facts, name)
-        found.update({f"version of {one}": what for one, what in side.facts.versions.items()})
+    found = _model(side.facts)
     if side.prompt is not None:
         found["prompt"] = side.prompt.text
         found["prompt tokens"] = len(side.prompt.tokens)

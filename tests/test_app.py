@@ -109,6 +109,17 @@ async def test_all_panes_in_a_wide_terminal_two_in_a_small_one() -> None:
             assert len(visible(one)) == 2
 
 
+async def test_tabs_can_be_clicked() -> None:
+    one = app()
+    async with one.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        strip = one.query_one("#tabs")
+        at = screen_text(one).splitlines()[strip.region.y].index("Gauges")
+        await pilot.click("#tabs", offset=(at - strip.region.x, 0))
+        await pilot.pause()
+        assert visible(one) == ["transcript", "gauges"]
+
+
 async def test_zoom_shows_one_pane_and_all_again() -> None:
     one = app()
     async with one.run_test(size=(160, 48)) as pilot:

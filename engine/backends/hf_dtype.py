@@ -20,7 +20,8 @@ _SAMPLE = 150_000_000
 """Most weights that the trial multiplies with: more than any cache holds, less than a second."""
 _ROUNDS, _FEWEST, _SECONDS = 6, 2, 0.6
 """Rounds of the trial: all of them, or after the fewest those that begin within the seconds."""
-_BUSY_ROWS = 4096
+_WORTH_THREADS = 100_000
+"""Numbers in a matrix from which on several threads are of use."""
 _HOPELESS = 20.0
 """A dtype this many times slower than the best in its first round is not measured again."""
 
@@ -119,17 +120,24 @@ def _timed(products: Sequence[tuple[Any, Any]]) -> list[float] | None:
 def is_busy(model: Any) -> bool:
     """Whether other work keeps torch's threads from running side by side just now.
 
-    Threads that wait for one that is not running make a product take anything up to a hundred
-    times as long, and the more so the shorter it is: a trial would then measure the waiting.
+    A product ends when its slowest thread does, so one that is kept waiting for a core makes it
+    take up to a hundred times as long: a trial would then measure the waiting. The sign of it is
+    that a product is slower on all threads than on one.
     """
-    weights = matrices(model)
-    if not weights or torch.get_num_threads() == 1:
+    threads = torch.get_num_threads()
+    weights = sorted(matrices(model), key=lambda one: one.numel())
+    if threads == 1 or not weights or weights[-1].numel() < _WORTH_THREADS:
         return False
-    weight = max(weights, key=lambda one: one.numel())[:_BUSY_ROWS]
-    products = [(weight, torch.full((1, weight.shape[1]), 0.01, dtype=weight.dtype))] * 15
+    # float16 products are plain loops, which every thread takes an equal share of.
+    product = _products([weights[len(weights) // 2]], torch.float16)
     with torch.inference_mode():
-        times = sorted(_timed(products) or [0.0])
-    return times[len(times) // 2] > 2 * times[0]
+        together = sorted(_timed(product * 40) or [0.0])[:-2]
+        torch.set_num_threads(1)
+        try:
+            alone = min(_timed(product * 8) or [0.0])
+        finally:
+            torch.set_num_threads(threads)
+    return sum(together) / len(together) > 1.5 * alone
 
 
 def choose(model: Any, tokenizer: Any, ids: Sequence[int], free: int | None = None) -> Choice:

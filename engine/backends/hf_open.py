@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import models
 from engine.backends.base import BackendError
+from engine.backends.openmp import settle
 from engine.records import DtypeTrial
 from engine.timing import now_ms
 from engine.weights import available_memory, stored_weights, weights_bytes
@@ -40,6 +41,7 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> HFBackend:
     if unknown:
         raise BackendError(f"unknown option {unknown[0]!r}; known: {', '.join(OPTIONS)}")
     progress("load", None, "starting torch")
+    settle()
     import torch
 
     from engine.backends.hf import HFBackend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import ClassVar
 
 from textual import events, on
@@ -39,13 +40,19 @@ def visible_panes(*, wide: bool, opened: str, zoomed: str | None) -> set[str]:
 class TabStrip(Static):
     """In the compact layout: which panes there are, and which one is open below."""
 
+    LABELS = tuple(f" {number} {pane.NAME} " for number, (_, pane) in enumerate(PANES, start=1))
+
     def show(self, active: str) -> None:
-        parts: list[Content | str] = []
-        for number, (name, pane) in enumerate(PANES, start=1):
-            style = "bold reverse" if name == active else "$cut"
-            label = Content.styled(f" {number} {pane.NAME} ", style)
-            parts.append(label.stylize(f"@click=screen.focus_pane({number})"))
-        self.update(Content("").join(parts))
+        styles = ["bold reverse" if name == active else "$cut" for name, _ in PANES]
+        labels = [Content.styled(*pair) for pair in zip(self.LABELS, styles, strict=True)]
+        self.update(Content("").join(labels))
+
+    async def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        ends = accumulate(len(label) for label in self.LABELS)
+        if offset is not None:
+            number = 1 + sum(offset.x >= end for end in ends)
+            await self.run_action(f"screen.focus_pane({number})")
 
 
 class DebuggerScreen(Screen[None]):

@@ -1,0 +1,33 @@
+"""When each token of a recorded run arrived, so that a replay can keep its tempo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from engine.records import PrefillRecord, PromptRecord, StepRecord
+
+
+def arrivals_ms(
+    prompt: PromptRecord | None, prefill: PrefillRecord | None, steps: Sequence[StepRecord]
+) -> list[float]:
+    """Milliseconds from submitting the prompt to each token of the path, the user's pauses left out.
+
+    With streaming off all of the text is shown at the last of them: it arrives no sooner.
+    """
+    start = prompt.tokenize_ms if prompt else 0.0
+    start += prefill.total_ms if prefill else 0.0
+    return [start + total for total in accumulate(step.timing.total_ms for step in steps)]
+
+
+def delays_s(arrivals: Sequence[float], speed: float = 1.0) -> Iterator[float]:
+    """Seconds to wait before each token, at ``speed`` times the recorded tempo.
+
+    Raises ValueError for a speed that is not above 0.
+    """
+    if not speed > 0.0:
+        raise ValueError(f"a speed is above 0, not {speed:g}")
+    before = 0.0
+    for arrival in arrivals:
+        yield (arrival - before) / 1000.0 / speed
+        before = arrival

@@ -1,0 +1,187 @@
+"""Is a saved run reproduced? The run again on a model, token by token, beside what was recorded.
+
+Each step is drawn anew with the recorded chain, seed and history, then compared; the next one goes
+on from the *recorded* token, so that one difference does not hide what comes after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from engine.records import How, ModelFacts, StepRecord, Token
+from engine.sampling.chain import effective
+from engine.stepper import ROOT, Stepper
+from engine.text import quote
+from sessions.diff import Change, model_changes
+from sessions.export.jsonl import plain
+from sessions.format import SessionError
+from sessions.reader import Session
+from sessions.tables import largest_difference
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One step, recorded and again."""
+
+    node: int
+    position: int
+    recorded: Token
+    found: Token
+    forced: bool
+    """The user chose the token, so it cannot come out differently."""
+    logit_difference: float | None
+    """Largest difference of a raw logit among candidates that both steps kept."""
+    margin: float | None
+    """How close the recorded race was: for a draw the way of u to the nearer edge of the token's
+    stretch, else the gap between the first two raw logits."""
+
+    @property
+    def same(self) -> bool:
+        return self.recorded.id == self.found.id
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A whole branch, checked."""
+
+    session: str
+    changes: tuple[Change, ...]
+    """What differs between the recorded model and this one."""
+    checks: tuple[Check, ...]
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether every token came out as it was recorded."""
+        return all(check.same for check in self.checks)
+
+    @property
+    def first(self) -> Check | None:
+        """The first token that came out differently."""
+        return next((check for check in self.checks if not check.same), None)
+
+    @property
+    def largest_logit_difference(self) -> float | None:
+        found = [one.logit_difference for one in self.checks if one.logit_difference is not None]
+        return max(found, default=None)
+
+
+def verify(session: Session, stepper: Stepper, tip: int | None = None) -> Verification:
+    """Run the branch to ``tip`` (default: the one extended last) again on the stepper's model.
+
+    The stepper's own run is lost. Raises SessionError where the two cannot be compared at all, and
+    what the stepper raises.
+    """
+    checks = tuple(checking(session, stepper, tip))
+    changes = tuple(model_changes(session.facts, stepper.backend.facts))
+    return Verification(session.path.name, changes, checks)
+
+
+def checking(session: Session, stepper: Stepper, tip: int | None = None) -> Iterator[Check]:
+    """``verify`` step by step, for who wants to show how far it is."""
+    _require_comparable(session, stepper.backend.facts)
+    if session.prompt is None:
+        raise SessionError(f"{session.path} holds no prompt: there is nothing to check")
+    stepper.submit_ids(session.prompt.ids, session.prompt.text)
+    at = ROOT
+    for node in session.path_nodes(session.tip if tip is None else tip):
+        recorded = session.step(node)
+        forced = recorded.draw.how is How.FORCED
+        stepper.settings = effective(recorded.preset, {}, spec=recorded.chain_spec)
+        found = stepper.extend(at, force=recorded.token.id if forced else None, seed=recorded.seed)
+        yield Check(
+            node=node,
+            position=recorded.position,
+            recorded=recorded.token,
+            found=found.token,
+            forced=forced,
+            logit_difference=largest_difference(recorded.top, found.top),
+            margin=margin_of(recorded),
+        )
+        if found.token.id != recorded.token.id:
+            # The distribution is known already: this costs no pass.
+            found = stepper.extend(at, force=recorded.token.id, seed=recorded.seed)
+        at = found.node
+
+
+def margin_of(step: StepRecord) -> float | None:
+    """How close the race for a step's token was (see ``Check.margin``); None for a forced one."""
+    draw = step.draw
+    if draw.how is How.FORCED:
+        return None
+    if draw.u is not None:
+        return min(draw.u - draw.low, draw.high - draw.u)
+    if len(step.top.raw_logits) < 2:
+        return None
+    return float(step.top.raw_logits[0]) - float(step.top.raw_logits[1])
+
+
+def lines(found: Verification) -> Iterator[str]:
+    """The result in words, safe for a terminal."""
+    for change in found.changes:
+        yield f"{change.name}: recorded {_value(change.a)}, now {_value(change.b)}"
+    count, first = len(found.checks), found.first
+    largest = found.largest_logit_difference
+    difference = "—" if largest is None else f"{largest:.3g}"
+    if first is None:
+        yield f"reproduced: {count:,} of {count:,} tokens; largest logit difference {difference}"
+        return
+    same = sum(check.same for check in found.checks)
+    yield (
+        f"not reproduced: {same:,} of {count:,} tokens are the same; "
+        f"largest logit difference {difference}"
+    )
+    margin = "—" if first.margin is None else f"{first.margin:.3g}"
+    yield (
+        f"first at position {first.position} (node {first.node}): recorded "
+        f"{_named(first.recorded)}, now {_named(first.found)}; the race was {margin} close"
+    )
+
+
+def to_json(found: Verification) -> dict[str, Any]:
+    """The result as plain values: no NaN, no infinity."""
+    first = found.first
+    return {
+        "session": plain(found.session),
+        "reproduced": found.reproduced,
+        "tokens": len(found.checks),
+        "same": sum(check.same for check in found.checks),
+        "largest_logit_difference": plain(found.largest_logit_difference),
+        "first_divergence": None if first is None else _check_json(first),
+        "changes": [
+            {"name": one.name, "recorded": plain(one.a), "now": plain(one.b)}
+            for one in found.changes
+        ],
+        "checks": [_check_json(check) for check in found.checks],
+    }
+
+
+def _require_comparable(session: Session, facts: ModelFacts) -> None:
+    recorded = session.facts
+    if recorded is not None and recorded.vocab_size != facts.vocab_size:
+        raise SessionError(
+            f"{session.path} was recorded with a vocabulary of {recorded.vocab_size:,} tokens, and "
+            f"{facts.name} has {facts.vocab_size:,}: check it with {recorded.name}"
+        )
+
+
+def _check_json(check: Check) -> dict[str, Any]:
+    return {
+        "node": check.node,
+        "position": check.position,
+        "recorded": check.recorded.id,
+        "found": check.found.id,
+        "same": check.same,
+        "forced": check.forced,
+        "logit_difference": plain(check.logit_difference),
+        "margin": plain(check.margin),
+    }
+
+
+def _named(token: Token) -> str:
+    return f"{quote(token.bytes.decode('utf-8', 'replace'), 30)} (id {token.id})"
+
+
+def _value(value: Any) -> str:
+    return "—" if value is None else quote(str(value))
