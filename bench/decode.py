@@ -7,6 +7,8 @@ are compared round by round; what is shown is the median of the rounds. Who take
 ``generate()`` as it comes (its own dtype, greedy), a bare loop of forward passes and argmax in the
 dtype that we chose, and the Stepper with every record kept: greedy like the others, and with the
 default sampling chain. The last line is one JSON object.
+
+torch is imported late, when opening our backend has settled how its threads wait: for all alike.
 """
 
 from __future__ import annotations
@@ -25,12 +27,6 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from engine.backends.openmp import settle
-
-settle()  # before torch, and for all three alike
-
-import torch
 
 from engine import models
 from engine.backends import hf_cache, open_backend
@@ -82,6 +78,8 @@ class Gaps:
 
 def generate(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
     """transformers' own loop, told to go on past a stop token so that all do the same work."""
+    import torch
+
     settings = copy.deepcopy(model.generation_config)
     settings.eos_token_id = None
     settings.do_sample = False
@@ -103,6 +101,8 @@ def generate(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
 
 def bare(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
     """Nothing but forward passes and argmax."""
+    import torch
+
     name = hf_cache.argument_of(model) or "cache"
 
     def run(tokens: int) -> list[float]:

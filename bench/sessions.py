@@ -123,9 +123,8 @@ def size_by_table(path: Path, steps: int) -> dict[str, float]:
 def survival(folder: Path, kills: int, mutations: int) -> dict[str, Any]:
     """Kill a saving program and read mutated files as often as asked; both raise on a failure."""
     from tests.test_sessions_crash import check_kills
-    from tests.test_sessions_guard import fuzz
-    from tests.test_sessions_store import forked_run
-    from tests.test_sessions_store import save as save_sample
+    from tests.test_sessions_fuzz import fuzz
+    from tests.test_sessions_guard import sample_bytes
 
     found: dict[str, Any] = {"kills": kills, "mutated_files": mutations}
     if kills:
@@ -136,8 +135,7 @@ def survival(folder: Path, kills: int, mutations: int) -> dict[str, Any]:
     if mutations:
         before = time.perf_counter()
         (folder / "fuzz").mkdir()
-        sample = save_sample(folder / "sample.llmi", forked_run(), full_logits=True).read_bytes()
-        read, refused = fuzz(folder / "fuzz" / "run.llmi", sample, mutations, seed=2)
+        read, refused = fuzz(folder / "fuzz" / "run.llmi", sample_bytes(folder), mutations, 2)
         found.update(read=read, refused=refused, fuzz_s=time.perf_counter() - before)
     return found
 
@@ -176,7 +174,7 @@ def main() -> None:
 
 def measure(folder: Path, records: Sequence[Record], steps: int) -> dict[str, Any]:
     """Every figure but survival; prints them for people."""
-    path, long_path = folder / "run.llmi", folder / "long.llmi"
+    path, long_path = folder / "short.llmi", folder / "long.llmi"
     writes = save(path, records)
     per_step = path.stat().st_size / steps
     tables = size_by_table(path, steps)

@@ -1,1 +1,38 @@
-"""The debugger's engine: it runs a model one forward pass at a time and records what happened."""
+"""The debugger's engine: it runs a model one forward pass at a time and records what happened.
+
+``from engine import Stepper, effective, open_model`` is the way in for scripts and notebooks; see
+docs/python-api.md. The names are fetched when first used, so that importing a part of the engine
+stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.api import open_model
+    from engine.conditions import ConditionError, Untold
+    from engine.sampling.chain import effective
+    from engine.stepper import Stepper, StepperError
+
+__all__ = ["ConditionError", "Stepper", "StepperError", "Untold", "effective", "open_model"]
+
+_HOME = {
+    "ConditionError": "engine.conditions",
+    "Stepper": "engine.stepper",
+    "StepperError": "engine.stepper",
+    "Untold": "engine.conditions",
+    "effective": "engine.sampling.chain",
+    "open_model": "engine.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

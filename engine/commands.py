@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.breakpoints import Breakpoint
 from engine.records import PrefillRecord, PromptRecord, StepRecord
 
 
@@ -43,20 +44,27 @@ class Submit:
 
 @dataclass(frozen=True, eq=False)
 class Restore:
-    """Take over a recorded tree (after an engine died, or from a file)."""
+    """Take over a recorded tree (after an engine died, or from a file).
+
+    ``next_node`` is a number that no node has had yet, not even a deleted one.
+    """
 
     prompt: PromptRecord
     prefill: PrefillRecord | None
     records: Mapping[int, StepRecord]
     cursor: int
+    next_node: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One new child of ``parent``, reading the prompt first where that is still to do."""
+    """One new child of ``parent``, reading the prompt first where that is still to do.
+
+    With ``force`` nothing is drawn: these ids follow, one after another.
+    """
 
     parent: int
-    force: int | None = None
+    force: tuple[int, ...] = ()
     seed: int | None = None
 
 
@@ -66,6 +74,34 @@ class Run:
 
     parent: int
     count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NameBranch:
+    """Call the branch that begins with ``node`` so; "" takes its name away."""
+
+    node: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBranch:
+    """Forget ``node`` and all that comes after it."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class UndoDelete:
+    """Bring back the branch that was deleted last, if no token has come since."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetBreakpoints:
+    """What stops a run from now on. Tokens that ``watches`` name are recorded at every step too."""
+
+    points: tuple[Breakpoint, ...] = ()
+    watches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +122,47 @@ class SendVocabulary:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokenize:
+    """Answer with the tokens that make up ``text`` where it goes on a text that has begun."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Measure the ceilings that the loaded model runs under; with ``rival``, take turns with it.
+
+    A turn is ``tokens`` tokens after ``prompt``; there are ``rounds``, after a short one that
+    warms up. Ceilings take about three times ``seconds``. The tree before it is gone.
+    """
+
+    prompt: str
+    rival: str | None = None
+    tokens: int = 32
+    rounds: int = 5
+    seconds: float = 0.6
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """End the engine."""
 
 
 Command = (
-    Open | Configure | Submit | Restore | Step | Run | Pause | SendLogits | SendVocabulary | Close
+    Open
+    | Configure
+    | Submit
+    | Restore
+    | Step
+    | Run
+    | NameBranch
+    | DeleteBranch
+    | UndoDelete
+    | SetBreakpoints
+    | Pause
+    | SendLogits
+    | SendVocabulary
+    | Tokenize
+    | Measure
+    | Close
 )

@@ -9,10 +9,10 @@ Units: times are milliseconds, sizes are bytes, entropies and log-probabilities 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,18 @@ class TopTable:
     cut_by: CutArray  # (n,)
     ranks: IntArray  # (n,) raw rank, 1 is the most likely
     tokens: tuple[Token, ...]
+
+
+class _Told(Protocol):
+    """An object that Rich's printers can ask for what is worth showing of it."""
+
+    def __rich_repr__(self) -> Iterator[tuple[str, Any]]: ...
+
+
+def brief(told: _Told) -> str:
+    """The plain ``repr`` of an object with a ``__rich_repr__``."""
+    shown = ", ".join(f"{name}={value!r}" for name, value in told.__rich_repr__())
+    return f"{type(told).__name__}({shown})"
 
 
 class How(StrEnum):
@@ -209,6 +221,44 @@ class StepRecord:
     def surprisal(self) -> float:
         """``-raw_logprob``: how unexpected the token was to the model, in nats."""
         return -self.raw_logprob
+
+    def __rich_repr__(self) -> Iterator[tuple[str, Any]]:
+        """The figures that fit on a few lines; Rich's printers and notebooks ask for them."""
+        yield "node", self.node
+        yield "parent", self.parent
+        yield "position", self.position
+        yield "token", self.token.bytes.decode("utf-8", "replace")
+        yield "token_id", self.token.id
+        yield "how", self.draw.how.value
+        yield "rank", self.rank
+        yield "raw_logprob", round(self.raw_logprob, 4)
+        yield "final_prob", round(self.final_prob, 4)
+        yield "entropy_raw", round(self.entropy_raw, 4)
+        yield "entropy_final", round(self.entropy_final, 4)
+        yield "survivors", {one.name: one.survivors for one in self.stages}
+        yield "chain", self.chain_spec
+        yield "total_ms", round(self.timing.total_ms, 2)
+        if self.stop is not None:
+            yield "stop", self.stop.detail
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchNamed:
+    """What the branch that begins with ``node`` is called from now on; "" takes its name away."""
+
+    node: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchDeleted:
+    """``node`` and all that comes after it are out of the tree; with ``undone`` they are back."""
+
+    node: int
+    undone: bool = False
 
 
 class Origin(StrEnum):
@@ -404,6 +454,48 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokenized:
+    """A text as tokens that go on a text which has begun, sent on request; or why it has none."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What one device of this machine reached when nothing else was asked of it."""
+
+    device: str
+    device_name: str
+    dtype: str
+    threads: int
+    read_bytes_per_second: float
+    flops_per_second: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """The Stepper and a rival took turns in one process: each round's median step, in ms."""
+
+    rival: str
+    rival_dtype: str
+    tokens: int
+    """Tokens of a turn; its steps are those after the first token."""
+    ours_ms: tuple[float, ...]
+    theirs_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What ``Measure`` asked for."""
+
+    ceilings: Ceilings
+    contest: Contest | None
+
+
+@dataclass(frozen=True, slots=True)
 class EngineError:
     """One clear line: what went wrong and what to do. ``fatal`` means the engine is gone."""
 
@@ -414,6 +506,8 @@ class EngineError:
 
 Record = (
     StepRecord
+    | BranchNamed
+    | BranchDeleted
     | PromptRecord
     | PrefillRecord
     | ModelFacts
@@ -422,5 +516,7 @@ Record = (
     | SettingsChanged
     | DenseLogits
     | Vocabulary
+    | Tokenized
+    | Measured
     | EngineError
 )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from engine.records import Ceilings, ModelFacts, StepRecord
 from engine.timing import now_ms
 
 CPU_READ_BYTES = 512 << 20
@@ -21,20 +22,20 @@ GPU_READ_BYTES = 4 << 30
 SMALL_PRODUCT = 384
 CPU_PRODUCT = 1536
 GPU_PRODUCT = 8192
-SLOW_PRODUCT_MS = 60.0
+SLOW_PRODUCT_MS = 10.0
+"""A small product that takes longer would make the large one, 64 times the work, a long wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ceilings:
-    """What one device of this machine reached when nothing else was asked of it."""
+class Reached:
+    """How near decode steps came to the ceilings of their machine."""
 
-    device: str
-    device_name: str
-    dtype: str
-    threads: int
-    read_bytes_per_second: float
-    flops_per_second: float
-    method: str
+    nbytes: float
+    """Bytes that a step had to move, on average."""
+    mbu: float | None
+    """Their bytes / their time / bandwidth; None where there is nothing to divide."""
+    floor_ms: float
+    """The least that the last of the steps could take."""
 
 
 # --- what a step needs ----------------------------------------------------------------------
@@ -89,6 +90,25 @@ def floor_ms(nbytes: float, flops: float, ceilings: Ceilings) -> float:
     return max(moving, computing) * 1000
 
 
+def reached(facts: ModelFacts, steps: Sequence[StepRecord], ceilings: Ceilings) -> Reached | None:
+    """What ``steps`` (those that count) made of the ceilings; None without a step, or where the
+    cache's size is not known.
+    """
+    sizes = [step.kv.nbytes for step in steps if step.kv.nbytes is not None]
+    if not steps or len(sizes) < len(steps):
+        return None
+    moved = sum(step_bytes(facts.weight_bytes, nbytes) for nbytes in sizes)
+    took = sum(step.timing.total_ms for step in steps)
+    flops = step_flops(
+        facts.parameters, facts.layers, facts.query_heads, facts.head_dim, steps[-1].kv.seen
+    )
+    return Reached(
+        nbytes=moved / len(steps),
+        mbu=utilisation(moved, took, ceilings.read_bytes_per_second),
+        floor_ms=floor_ms(step_bytes(facts.weight_bytes, sizes[-1]), flops, ceilings),
+    )
+
+
 # --- measuring ------------------------------------------------------------------------------
 
 
@@ -100,8 +120,9 @@ def measure_ceilings(
     Bandwidth: a buffer much larger than any cache is reduced to one number, over and over, and
     read by a matrix-vector product, which is what decoding does; the fastest pass of either
     counts, as a ceiling is what can be reached. Speed: the fastest product of two square matrices
-    in ``dtype``. Raises RuntimeError (torch's own) for a device that is not there, AttributeError
-    for a dtype that is not, and RuntimeError when memory is short.
+    in ``dtype``, or in float32 where a CPU is faster at that, because much that is stored in 16
+    bits is then multiplied in 32. Raises RuntimeError (torch's own) for a device that is not
+    there, AttributeError for a dtype that is not, and RuntimeError when memory is short.
 
     Measure while the machine does nothing else, and keep the result: a busy machine gives
     ceilings that are too low.
@@ -109,8 +130,9 @@ def measure_ceilings(
     import torch
 
     target = torch.device(device)
-    wanted = getattr(torch, dtype)
     on_cpu = target.type == "cpu"
+    names = (dtype, "float32") if on_cpu else (dtype,)
+    dtypes = {name: getattr(torch, name) for name in names}
     clock = _clock(torch, target)
     nbytes = _read_bytes(torch, target)
     columns = 4096
@@ -121,19 +143,28 @@ def measure_ceilings(
     multiplied = _fastest(clock, partial(torch.mv, buffer, vector), seconds / 2)
     size = buffer.numel() * 4
     del buffer, vector
-    side, product = _product(torch, clock, wanted, target, seconds)
+    products = {
+        name: _product(torch, clock, kind, target, seconds) for name, kind in dtypes.items()
+    }
+    fastest = max(products, key=lambda name: _flops(*products[name]))
+    side, took = products[fastest]
     return Ceilings(
         device=target.type,
         device_name=_device_name(torch, target),
         dtype=dtype,
         threads=torch.get_num_threads() if on_cpu else 0,
         read_bytes_per_second=size / min(summed, multiplied) * 1000,
-        flops_per_second=2.0 * side**3 / product * 1000,
-        method=f"read {size >> 20:,} MiB; {side} x {side} matrix product in {dtype}",
+        flops_per_second=_flops(side, took),
+        method=f"read {size >> 20:,} MiB; {side} x {side} matrix product in {fastest}",
     )
 
 
 Work = Callable[[], Any]
+
+
+def _flops(side: int, took_ms: float) -> float:
+    """Operations a second of a product of two squares."""
+    return 2.0 * side**3 / took_ms * 1000
 
 
 def _product(

@@ -13,25 +13,33 @@ from pathlib import Path
 
 from engine.backends import open_backend
 from engine.backends.base import Backend, BackendError
+from engine.breakpoints import Breakpoints
 from engine.commands import (
     Close,
     Command,
     Configure,
+    DeleteBranch,
+    Measure,
+    NameBranch,
     Open,
     Pause,
     Restore,
     Run,
     SendLogits,
     SendVocabulary,
+    SetBreakpoints,
     Step,
     Submit,
+    Tokenize,
+    UndoDelete,
 )
+from engine.conditions import Condition
+from engine.measure import measure
 from engine.models import ModelError
 from engine.records import (
     DenseLogits,
     EngineError,
     LoadProgress,
-    Origin,
     Record,
     RunState,
     SettingsChanged,
@@ -40,7 +48,10 @@ from engine.records import (
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import SpecError, effective
 from engine.stepper import Stepper, StepperError
+from engine.token_named import ids_of, tokenized
 
+_BETWEEN = (SendLogits, SendVocabulary, Tokenize, NameBranch, Configure, SetBreakpoints)
+"""Commands that are carried out between two passes of a run, which then goes on."""
 _EXPECTED = (BackendError, ModelError, SamplingError, SpecError, StepperError)
 
 
@@ -54,6 +65,7 @@ class Engine:
         self._backend: Backend | None = None
         self._stepper: Stepper | None = None
         self._configure = Configure()
+        self._opened = Open()
         self._pause = False
         self._open_failed = False
 
@@ -107,16 +119,28 @@ class Engine:
                 self._send(self._run.submit(command.text, chat=command.chat, system=command.system))
                 self._state(RunState.READY)
             case Restore():
-                self._run.restore(command.prompt, command.prefill, command.records, command.cursor)
-                self._state(RunState.PAUSED, "taken over from the records")
+                self._restore(command)
             case Step():
-                self._advance(command.parent, 1, command.force, command.seed)
+                self._advance(command.parent, lambda: self._step(command))
             case Run():
-                self._advance(command.parent, command.count)
+                self._advance(command.parent, lambda: self._go_on(command.count))
+            case NameBranch():
+                self._send(self._run.name(command.node, command.name))
+            case DeleteBranch():
+                self._send(self._run.delete(command.node))
+            case UndoDelete():
+                self._send(self._run.undelete())
+            case SetBreakpoints():
+                self._set_breakpoints(command)
             case SendLogits():
                 self._send(DenseLogits(command.node, self._run.dense(command.node)))
             case SendVocabulary():
                 self._send(self._loaded.vocabulary())
+            case Tokenize():
+                self._send(tokenized(self._loaded, command.text))
+            case Measure():
+                self._send(measure(self._run, command, self._opened, self._progress))
+                self._state(RunState.READY)
             case Pause():
                 self._pause = True
 
@@ -124,17 +148,17 @@ class Engine:
 
     def _open(self, command: Open) -> None:
         self._open_failed = True
+        self._opened = command
         self._state(RunState.LOADING)
-
-        def progress(phase: str, fraction: float | None, detail: str = "") -> None:
-            self._send(LoadProgress(phase, fraction, detail))
-
-        self._backend = open_backend(command.backend, dict(command.options), progress)
+        self._backend = open_backend(command.backend, dict(command.options), self._progress)
         self._stepper = Stepper(self._backend)
         self._open_failed = False
         self._send(self._backend.facts)
         self._apply_settings()
         self._state(RunState.READY)
+
+    def _progress(self, phase: str, fraction: float | None, detail: str = "") -> None:
+        self._send(LoadProgress(phase, fraction, detail))
 
     def _apply_settings(self) -> None:
         if self._stepper is None:
@@ -163,10 +187,16 @@ class Engine:
         )
 
     def _ids_of(self, text: str) -> list[int]:
-        """The ids of a text inside a dial, without what a tokenizer puts around a prompt."""
-        encoded = self._loaded.tokenize(text, chat=False, system=None)
-        pairs = zip(encoded.ids, encoded.origins, strict=True)
-        return [token_id for token_id, origin in pairs if origin is Origin.USER]
+        return ids_of(self._loaded, text)
+
+    def _set_breakpoints(self, command: SetBreakpoints) -> None:
+        """Take over the list. Raises BackendError for a token that this model has not."""
+        stepper = self._run
+        stepper.breakpoints = Breakpoints(command.points)
+        watches = [Condition(text) for text in command.watches]
+        stepper.watched = ()
+        stepper.watch(*stepper.breakpoints.tokens)
+        stepper.watch(*(text for one in watches for text in one.tokens))
 
     @property
     def _loaded(self) -> Backend:
@@ -182,10 +212,14 @@ class Engine:
 
     # --- stepping ---------------------------------------------------------------------------
 
-    def _advance(
-        self, parent: int, count: int | None, force: int | None = None, seed: int | None = None
-    ) -> None:
-        """``count`` steps on from ``parent`` (all there are when None), or until a pause."""
+    def _restore(self, command: Restore) -> None:
+        self._run.restore(
+            command.prompt, command.prefill, command.records, command.cursor, command.next_node
+        )
+        self._state(RunState.PAUSED, "taken over from the records")
+
+    def _advance(self, parent: int, go: Callable[[], None]) -> None:
+        """Step on from ``parent`` as ``go`` does, and say where that ended."""
         stepper = self._run
         stepper.cursor = parent
         self._pause = False
@@ -193,18 +227,31 @@ class Engine:
             self._state(RunState.PAUSED, "reading the prompt")
             return
         self._state(RunState.RUNNING)
-        if count == 1:
-            self._send(stepper.extend(parent, force=force, seed=seed))
-        else:
-            for done, record in enumerate(stepper.run(self._pause_wanted), start=1):
-                self._send(record)
-                if done == count:
-                    break
+        go()
         last = stepper.nodes.get(stepper.cursor)
+        reached = stepper.verdict.reason
         if last is not None and last.stop is not None:
-            self._state(RunState.STOPPED, last.stop.detail)
+            detail = last.stop.detail
+            self._state(RunState.STOPPED, f"{reached}; {detail}" if reached else detail)
         else:
-            self._state(RunState.PAUSED)
+            self._state(RunState.PAUSED, reached)
+
+    def _step(self, command: Step) -> None:
+        """One new node, or one for each id that is forced."""
+        stepper = self._run
+        for force in command.force or (None,):
+            record = stepper.extend(stepper.cursor, force=force, seed=command.seed)
+            stepper.check()
+            self._send(record)
+            if command.force and self._pause_wanted():
+                return
+
+    def _go_on(self, count: int | None) -> None:
+        """``count`` steps, all there are when None, or until a pause."""
+        for done, record in enumerate(self._run.run(self._pause_wanted), start=1):
+            self._send(record)
+            if done == count:
+                return
 
     def _read_prompt(self) -> bool:
         """Read what is left of the prompt; False when a pause came in between."""
@@ -222,7 +269,7 @@ class Engine:
         """Look at what came in between two passes: questions are answered, the rest waits."""
         while self._receive.poll():
             command = self._receive.recv()
-            if isinstance(command, SendLogits | SendVocabulary | Configure):
+            if isinstance(command, _BETWEEN):
                 self._answer_between(command)
             elif isinstance(command, Pause):
                 self._pause = True

@@ -7,12 +7,17 @@ after it is known already (a fork), when it costs none.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.backends.base import Backend, kv_state
+from engine.breakpoints import Breakpoint, Breakpoints, Verdict
+from engine.conditions import Condition, Untold
 from engine.logit_store import DEFAULT_BUDGET, LogitStore
 from engine.records import (
+    BranchDeleted,
+    BranchNamed,
     Draw,
     FloatArray,
     KVState,
@@ -26,15 +31,21 @@ from engine.records import (
     StopKind,
     Token,
     Vocabulary,
+    brief,
 )
 from engine.sampling.chain import Effective, Ladder, effective, forced
 from engine.sampling.stages import StageContext
+from engine.step_figures import Value
 from engine.text import quote
 from engine.timing import now_ms
+from engine.token_named import id_of
+from engine.trail import Moment, Trail
 
 ROOT = 0
 TOP_ROWS = 64
 PREFILL_CHUNK = 256
+NAME_LENGTH = 60
+"""Characters of a branch's name."""
 _FIRST_READ = "prompt"
 _NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -78,15 +89,38 @@ class Stepper:
         self.nodes: dict[int, StepRecord] = {}
         self.children: dict[int, list[int]] = {ROOT: []}
         self.cursor = ROOT
+        self.breakpoints = Breakpoints()
+        self.verdict = Verdict()
+        """What the last step of a run meant to the breakpoints."""
+        self.watched: tuple[int, ...] = ()
+        """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
+        self._trail: Trail | None = None
         self._logits = LogitStore(logit_budget)
         self._half = backend.facts.dtype == "float16"
         self._whole_vocabulary: Vocabulary | None = None
         self._cached: list[int] = []
         self._next_node = 1
+        # Branches that were deleted since the last new token, each oldest node first.
+        self._deleted: list[list[StepRecord]] = []
         self._cached_node: int | None = None
+        # What an earlier run has left there is not this run's.
+        backend.rollback(backend.length)
         # The ids from the root to one node, mostly the tip: the common case needs no walk.
         self._path_node = ROOT
         self._path_ids: list[int] = []
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "model", self.backend.facts.name
+        yield "dtype", self.backend.facts.dtype
+        yield "prompt", None if self.prompt is None else self.prompt.text
+        yield "text", self.text
+        yield "cursor", self.cursor
+        yield "nodes", len(self.nodes)
+        yield "chain", self.settings.spec
+        yield "seed", self.seed
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     # --- the prompt -------------------------------------------------------------------------
 
@@ -127,9 +161,11 @@ class Stepper:
                 "(one must stay free for the answer): shorten it"
             )
         self.prompt = record
+        self._trail = Trail(record, self.backend.facts.vocab_size)
         self.prefill_record = None
         self.nodes, self.children, self.cursor = {}, {ROOT: []}, ROOT
         self._logits.clear()
+        self._deleted.clear()
         self._next_node = 1
         self._cached_node = None
         self._path_node, self._path_ids = ROOT, list(record.ids)
@@ -250,15 +286,54 @@ class Stepper:
         )
         record = replace(record, timing=timing)
         self._add(record)
+        self._deleted.clear()
         return record
 
-    def run(self, pause: Callable[[], bool] = lambda: False) -> Iterator[StepRecord]:
+    def run(
+        self, pause: Callable[[], bool] = lambda: False, *, until: str = ""
+    ) -> Iterator[StepRecord]:
         """Step from the cursor until the run stops or ``pause()``, asked between passes, is true.
 
-        Yields nothing where the run has stopped already; a ``step`` goes past a stop.
+        A breakpoint stops it too, and so does a step at which the condition ``until`` holds.
+        Yields nothing where the run has stopped already; a ``step`` goes past a stop. Raises
+        ConditionError and BackendError.
         """
+        condition = Condition(until) if until else None
+        self.watch(*(condition.tokens if condition is not None else ()))
+        self.verdict = Verdict()
         while not (self._ended(self.cursor) or pause()):
-            yield self.step()
+            record = self.step()
+            arrived = self.check().stops or (condition is not None and self._holds(condition))
+            yield record
+            if arrived:
+                return
+
+    def watch(self, *tokens: str) -> None:
+        """Record the figures of these tokens at every step from now on, however unlikely they are.
+
+        Raises BackendError for a text that is not one token.
+        """
+        for text in tokens:
+            token_id = id_of(self.backend, text)
+            if token_id not in self.watched:
+                self.watched += (token_id,)
+
+    def add_breakpoint(self, condition: str) -> Breakpoint:
+        """Stop every run where ``condition`` holds. Raises ConditionError and BackendError."""
+        point = self.breakpoints.add(condition)
+        self.watch(*self.breakpoints.tokens)
+        return point
+
+    def check(self) -> Verdict:
+        """Look at the cursor's step: count the breakpoints it hits. The result is ``verdict``."""
+        self.verdict = self.breakpoints.check(self.moment()) if self.breakpoints else Verdict()
+        return self.verdict
+
+    def _holds(self, condition: Condition) -> bool:
+        try:
+            return condition.holds(self.moment())
+        except Untold:
+            return False
 
     def _ended(self, node: int) -> bool:
         return node != ROOT and self.nodes[node].stop is not None and not self.children[node]
@@ -332,7 +407,8 @@ class Stepper:
         kv: KVState,
         context: StageContext,
     ) -> StepRecord:
-        table = ladder.table(TOP_ROWS, self.backend.token, also=(chosen.token_id,))
+        also = (chosen.token_id, *self.watched)
+        table = ladder.table(TOP_ROWS, self.backend.token, also=also)
         row = int((table.ids == chosen.token_id).argmax())
         position, model = context.position, ladder.model
         return StepRecord(
@@ -382,6 +458,49 @@ class Stepper:
         self._next_node = max(self._next_node, record.node + 1)
         self.cursor = record.node
 
+    # --- the tree ---------------------------------------------------------------------------
+
+    def delete(self, node: int) -> BranchDeleted:
+        """Forget ``node`` and all that comes after it; ``undelete`` until the next token undoes it.
+
+        Raises StepperError where there is no such node.
+        """
+        self._check_node(node)
+        parent = self.nodes[node].parent
+        gone = [node]
+        for one in gone:
+            gone.extend(self.children[one])
+        self.children[parent].remove(node)
+        for one in gone:
+            self._logits.drop(one)
+            del self.children[one]
+        self._deleted.append([self.nodes.pop(one) for one in sorted(gone)])
+        if self.cursor in gone:
+            self.cursor = parent
+        if self._path_node in gone:
+            self._path_node, self._path_ids = ROOT, list(self._prompt.ids)
+        return BranchDeleted(node)
+
+    def undelete(self) -> BranchDeleted:
+        """Bring back what was deleted last; its branch is read again when it is gone on with."""
+        if not self._deleted:
+            raise StepperError("nothing was deleted since the last token: there is nothing to undo")
+        records = self._deleted.pop()
+        for record in records:
+            self.nodes[record.node] = record
+            self.children[record.node] = []
+            insort(self.children[record.parent], record.node)
+        return BranchDeleted(records[0].node, undone=True)
+
+    def name(self, node: int, name: str) -> BranchNamed:
+        """Call the branch that begins with ``node`` so. Raises StepperError for no such node."""
+        self._check_node(node)
+        return BranchNamed(node, " ".join(name.split())[:NAME_LENGTH])
+
+    def _check_node(self, node: int) -> None:
+        if node not in self.nodes:
+            raise StepperError(f"there is no node {node} after the prompt")
+
     # --- looking ----------------------------------------------------------------------------
 
     @property
@@ -398,6 +517,24 @@ class Stepper:
             found.append(self.nodes[at])
             at = self.nodes[at].parent
         return found[::-1]
+
+    @property
+    def text(self) -> str:
+        """What was generated up to the cursor, less a character that is still open."""
+        return self.moment().text if self.cursor != ROOT else ""
+
+    def evaluate(self, expression: str) -> Value:
+        """The value of an expression at the cursor, such as ``prob(" Paris")``.
+
+        Raises ConditionError, and Untold where it cannot be told.
+        """
+        return Condition(expression).value(self.moment())
+
+    def moment(self) -> Moment:
+        """The cursor's step and what led to it. Raises Untold at the prompt."""
+        if self._trail is None or self.cursor == ROOT:
+            raise Untold("the cursor is at the prompt: no token was drawn there")
+        return self._trail.at(self.nodes, self.cursor)
 
     def path_ids(self, node: int) -> list[int]:
         """Token ids from the start of the prompt to ``node``, both included. Do not change it."""
@@ -421,14 +558,17 @@ class Stepper:
         prefill: PrefillRecord | None,
         records: Mapping[int, StepRecord],
         cursor: int,
+        next_node: int = 1,
     ) -> None:
         """Take over a recorded tree, so that the run goes on in a new engine. Reads nothing yet.
 
         A finished ``prefill`` stays the run's own: what is read again later is not its TTFT.
+        New nodes get numbers from ``next_node`` on, or after the highest of ``records``.
         """
         self._accept(prompt)
         if prefill is not None and prefill.done:
             self.prefill_record = prefill
         for node in sorted(records):
             self._add(records[node])
+        self._next_node = max(self._next_node, next_node)
         self.cursor = cursor

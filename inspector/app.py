@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import on
@@ -14,16 +15,21 @@ from textual.theme import Theme
 import themes
 from engine.commands import Command, Open, Restore
 from engine.process import EngineClient
-from engine.records import RunState
+from engine.records import ModelFacts, RunState
+from engine.text import visible
+from inspector.ceilings_file import Known
 from inspector.commands import KeyCommands
 from inspector.controller import Controller
-from inspector.keys import GENERAL
-from inspector.messages import Force, GoTo, NeedDense, RecordsArrived
+from inspector.keys import GENERAL, SAMPLER, TRYING
+from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.options import Request
+from inspector.panes.gauges import GaugesPane
+from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
+from inspector.whatif import configure_for
 
 # Records may come faster than anyone can read; keys are painted at once all the same.
-_FRAME_S = 1 / 20
+_FRAME_S = 1 / 12
 _TICK_S = 0.5
 
 
@@ -33,7 +39,7 @@ class Inspector(App[None]):
     TITLE = "llm-inspect"
     CSS_PATH = "app.tcss"
     COMMANDS = App.COMMANDS | {KeyCommands}
-    BINDINGS: ClassVar[list[BindingType]] = list(GENERAL)
+    BINDINGS: ClassVar[list[BindingType]] = [*GENERAL, *SAMPLER, *TRYING]
     ENABLE_COMMAND_PALETTE = True
 
     def __init__(
@@ -44,13 +50,19 @@ class Inspector(App[None]):
         *,
         keys: Mapping[str, str] | None = None,
         theme: str = themes.DEFAULT,
+        ceilings: Callable[[ModelFacts], Known | None] = lambda facts: None,
     ) -> None:
+        """``ceilings`` finds what this machine can do at best with a model of these facts."""
         super().__init__()
         self._asked = asked
         self._client = client
         self._connect = connect
         self._keys = dict(keys or {})
+        self._find_ceilings = ceilings
+        self._held_against: ModelFacts | None = None
+        self._known: Known | None = None
         self.controller = Controller(self._send)
+        self.controller.breaks.take_over(asked.breakpoints)
         self._paint_due = False
         self._last_paint = 0.0
         self._pass_began = time.monotonic()
@@ -75,8 +87,9 @@ class Inspector(App[None]):
     def on_mount(self) -> None:
         self.set_keymap(self._keys)
         self._listen(self._client)
-        for command in (self._asked.configure, self._asked.submit):
-            self._send(command)
+        self._send(self._asked.configure)
+        self.controller.tell_breakpoints()
+        self._send(self._asked.submit)
         self.set_interval(_TICK_S, self._tick)
 
     def on_unmount(self) -> None:
@@ -109,6 +122,7 @@ class Inspector(App[None]):
         self._listen(self._client)
         for command in (wanted, self._asked.configure, restore or self._asked.submit):
             self._send(command)
+        self.controller.tell_breakpoints()
 
     # --- records and painting -------------------------------------------------------------------
 
@@ -116,6 +130,7 @@ class Inspector(App[None]):
     def _records(self) -> None:
         before = self.controller.log.state.state
         self.controller.take(self._client.take())
+        self._look_up_ceilings()
         state = self.controller.log.state.state
         if state != before or self.controller.busy:
             self._pass_began = time.monotonic()
@@ -125,6 +140,12 @@ class Inspector(App[None]):
         elif not self._paint_due:
             self._paint_due = True
             self.set_timer(wait, self.paint)
+
+    def _look_up_ceilings(self) -> None:
+        """Once a model is loaded: what the gauges hold its speed against."""
+        facts = self.controller.log.facts
+        if facts is not None and facts is not self._held_against:
+            self._held_against, self._known = facts, self._find_ceilings(facts)
 
     def _tick(self) -> None:
         if self.controller.busy:
@@ -149,7 +170,18 @@ class Inspector(App[None]):
         self._paint_due = False
         self._last_paint = time.monotonic()
         if any(isinstance(screen, DebuggerScreen) for screen in self.screen_stack):
-            self._screen.show(self.controller.view, self.busy_s)
+            if self._known is not None:
+                for pane in self._screen.query(GaugesPane):
+                    pane.ceilings, pane.stale = self._known.ceilings, self._known.stale
+            watched = self.controller.breaks.watched(self.controller.cursor)
+            self._screen.show(self.controller.view, self.busy_s, watched)
+        if isinstance(self.screen, BreakpointsScreen):
+            self.screen.show()
+        self._tell_news()
+
+    def _tell_news(self) -> None:
+        for line in self.controller.breaks.take_news():
+            self.notify(visible(line), severity="warning", markup=False)
 
     # --- keys -----------------------------------------------------------------------------------
 
@@ -177,6 +209,21 @@ class Inspector(App[None]):
         self.controller.redraw()
         self.paint()
 
+    def action_reverse(self) -> None:
+        if not self.controller.breaks.points.active:
+            self.notify("no breakpoint is on: B opens the list", severity="warning")
+        elif not self.controller.reverse():
+            self.notify("no breakpoint strikes before: this is the prompt")
+        self.paint()
+
+    def action_breakpoints(self) -> None:
+        def changed() -> None:
+            self.controller.tell_breakpoints()
+            self.paint()
+
+        controller = self.controller
+        self.push_screen(BreakpointsScreen(controller.breaks, lambda: controller.cursor, changed))
+
     def action_first(self) -> None:
         self.controller.first()
         self.paint()
@@ -200,6 +247,30 @@ class Inspector(App[None]):
     def _force(self, message: Force) -> None:
         self.controller.force(message.token_id)
         self.paint()
+
+    @on(Try)
+    def _try(self, message: Try) -> None:
+        self.controller.what_if = message.chain
+        self._screen.refresh_bindings()
+        self.paint()
+
+    def action_apply(self, here: bool) -> None:
+        """What is tried holds for the rest of the run, or from this very token on."""
+        chain, facts = self.controller.what_if, self.controller.log.facts
+        if chain is None:
+            return
+        config = facts.generation_config if facts is not None else {}
+        settings = configure_for(chain, self._asked.configure, config)
+        # A new engine, after a restart, is to go on with them too.
+        self._asked = replace(self._asked, configure=settings)
+        self.controller.apply(settings, here=here)
+        self._screen.refresh_bindings()
+        self.paint()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "apply":
+            return self.controller.what_if is not None
+        return super().check_action(action, parameters)
 
     @on(NeedDense)
     def _need_dense(self, message: NeedDense) -> None:

@@ -17,11 +17,13 @@ from inspector.options import (
     EXIT_USAGE,
     OneLineParser,
     UsageError,
+    add_break_options,
     add_chain_options,
     add_model_options,
     add_prompt_options,
     add_sampler_options,
     load_config,
+    open_command,
     positive,
     request,
 )
@@ -63,6 +65,7 @@ def _inspect(words: Sequence[str]) -> int:
     add_prompt_options(parser)
     add_model_options(parser)
     add_sampler_options(parser)
+    add_break_options(parser, screen=True)
     args = parser.parse_args(words)
     if args.version:
         print(f"{PROGRAM} {_version()}")
@@ -89,6 +92,7 @@ def _run(words: Sequence[str]) -> int:
     add_prompt_options(parser)
     add_model_options(parser)
     add_sampler_options(parser)
+    add_break_options(parser)
     args = parser.parse_args(words)
     asked = request(args, load_config(args))
     from inspector.run import run
@@ -111,13 +115,31 @@ def _sample(words: Sequence[str]) -> int:
     return sample(args, load_config(args))
 
 
+def _bench(words: Sequence[str]) -> int:
+    from inspector.bench import DEFAULT_TOKENS, LEAST_TOKENS, bench
+
+    parser = _parser(f"{PROGRAM} bench", "This machine's ceilings, and the engine's speed.")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--tokens", type=positive, default=DEFAULT_TOKENS, metavar="N", help="tokens to decode"
+    )
+    parser.add_argument(
+        "--vs", choices=("generate",), help="take turns with transformers' generate()"
+    )
+    add_model_options(parser)
+    args = parser.parse_args(words)
+    if args.tokens < LEAST_TOKENS:
+        raise UsageError(f"--tokens must be {LEAST_TOKENS} or more: fewer have no speed")
+    command = open_command(args, load_config(args))
+    return bench(command, tokens=args.tokens, rival=args.vs, form=args.format)
+
+
 def _doctor(words: Sequence[str]) -> int:
     parser = _parser(f"{PROGRAM} doctor", "What is installed, and what it can do here.")
     parser.add_argument("--no-load", action="store_true", help="do not load the model")
     add_model_options(parser)
     args = parser.parse_args(words)
     from inspector.doctor import doctor
-    from inspector.options import open_command
 
     return doctor(open_command(args, load_config(args)), load=not args.no_load)
 
@@ -125,6 +147,7 @@ def _doctor(words: Sequence[str]) -> int:
 COMMANDS: dict[str, tuple[Handler, str]] = {
     "run": (_run, "the same engine without a screen: text, or one JSON object a step"),
     "sample": (_sample, "the sampler's ladder on a vector of logits from a file"),
+    "bench": (_bench, "this machine's ceilings, the engine's speed against them"),
     "doctor": (_doctor, "what is installed, which device, what the terminal can do"),
 }
 

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from engine.commands import Open
 from engine.process import EngineClient
-from engine.records import EngineError, LoadProgress, ModelFacts
+from engine.records import ModelFacts
+from inspector.answers import Answers, EngineFailedError
 from inspector.config import config_file, log_file
 from inspector.options import EXIT_ENGINE, EXIT_OK
 from inspector.run import Progress
@@ -28,11 +29,12 @@ def doctor(command: Open, *, load: bool) -> int:
         _print(name, value)
     if not load:
         return EXIT_OK
-    answer = _load(command)
-    if isinstance(answer, EngineError):
-        _print("model", f"cannot be used: {answer.message}")
+    try:
+        facts = _load(command)
+    except EngineFailedError as error:
+        _print("model", f"cannot be used: {error}")
         return EXIT_ENGINE
-    for name, value in _model(answer):
+    for name, value in _model(facts):
         _print(name, value)
     return EXIT_OK
 
@@ -66,20 +68,11 @@ def _terminal() -> Iterator[tuple[str, str]]:
     yield "text encoding", sys.stdout.encoding or "unknown"
 
 
-def _load(command: Open) -> ModelFacts | EngineError:
+def _load(command: Open) -> ModelFacts:
     client = EngineClient(log_file())
-    progress = Progress(sys.stderr)
     client.start()
-    client.send(command)
     try:
-        while True:
-            for record in client.take(timeout=None):
-                match record:
-                    case LoadProgress(phase, fraction, detail):
-                        progress.show(phase, fraction, detail)
-                    case ModelFacts() | EngineError():
-                        progress.clear()
-                        return record
+        return Answers(client, Progress(sys.stderr)).ask(command, ModelFacts)
     finally:
         client.close()
 

@@ -15,6 +15,24 @@ GENERAL: list[Binding] = [
     Binding("space", "pause_or_run", "Pause", id="pause", tooltip="Pause, or go on"),
     Binding("N", "step_ten", "Step 10", id="step-ten", show=False, key_display="N"),
     Binding("r", "redraw", "Draw again", id="redraw", show=False, tooltip="With another seed"),
+    Binding(
+        "B",
+        "breakpoints",
+        "Breakpoints",
+        id="breakpoints",
+        show=False,
+        key_display="B",
+        tooltip="What stops a run, and what is watched",
+    ),
+    Binding(
+        "R",
+        "reverse",
+        "Reverse continue",
+        id="reverse",
+        show=False,
+        key_display="R",
+        tooltip="Back to the last step where a breakpoint strikes",
+    ),
     Binding("g", "first", "First", id="first", show=False, tooltip="To the prompt"),
     Binding("G", "last", "Last", id="last", show=False, key_display="G"),
     Binding("z", "screen.zoom", "Zoom", id="zoom", tooltip="This pane alone, or all again"),
@@ -22,6 +40,120 @@ GENERAL: list[Binding] = [
     Binding("question_mark", "help", "Help", id="help", key_display="?"),
     Binding("q", "quit", "Quit", id="quit"),
 ]
+
+SAMPLER: list[Binding] = [
+    Binding(
+        "s",
+        "screen.dials",
+        "Dials",
+        id="dials",
+        tooltip="Try other sampler settings on this token; nothing is run. Again: drop them",
+    ),
+    Binding(
+        "p",
+        "screen.stacks",
+        "Stacks",
+        id="stacks",
+        show=False,
+        tooltip="This token in six samplers side by side, and where they part. Again: the ladder",
+    ),
+    Binding(
+        "x",
+        "screen.draws(100)",
+        "Draw x100",
+        id="draw-100",
+        show=False,
+        tooltip="Draw from the final distribution 100 times, beside what was to be expected",
+    ),
+    Binding(
+        "X",
+        "screen.draws(10000)",
+        "Draw x10,000",
+        id="draw-10000",
+        show=False,
+        key_display="X",
+        tooltip="Draw from the final distribution 10,000 times",
+    ),
+]
+"""The sampler laboratory, from whatever pane."""
+
+TRYING: list[Binding] = [
+    Binding(
+        "a",
+        "app.apply(False)",
+        "Apply",
+        id="apply",
+        tooltip="What is tried holds from the next token on; inside the text that is a fork",
+    ),
+    Binding(
+        "A",
+        "app.apply(True)",
+        "Apply here",
+        id="apply-here",
+        key_display="A",
+        tooltip="What is tried holds from this token on: it is drawn again, with the same dice",
+    ),
+    Binding(
+        "minus",
+        "screen.turn(-1)",
+        "Less",
+        id="dial-less",
+        key_display="-",
+        tooltip="Turn the chosen dial down a little",
+    ),
+    Binding(
+        "plus,equals_sign",
+        "screen.turn(1)",
+        "More",
+        id="dial-more",
+        key_display="+",
+        tooltip="Turn the chosen dial up a little",
+    ),
+    Binding(
+        "less_than_sign",
+        "screen.leap(-1)",
+        "Much less",
+        id="dial-much-less",
+        key_display="<",
+        show=False,
+        tooltip="Turn the chosen dial far down",
+    ),
+    Binding(
+        "greater_than_sign",
+        "screen.leap(1)",
+        "Much more",
+        id="dial-much-more",
+        key_display=">",
+        show=False,
+        tooltip="Turn the chosen dial far up",
+    ),
+]
+"""While the dials are open, from whatever pane; the dials have them first in the footer."""
+
+DIALS: list[Binding] = [
+    Binding("0", "reset", "As recorded", id="dials.reset", tooltip="This dial, or this stage"),
+    Binding("i", "insert", "Insert", id="dials.insert", tooltip="One more stage, from a list"),
+    Binding("o,delete", "out", "Take out", id="dials.out", tooltip="This stage; or put it back"),
+    Binding(
+        "left_curly_bracket",
+        "shift(-1)",
+        "Earlier",
+        id="dials.earlier",
+        key_display="{",
+        show=False,
+        tooltip="This stage one place earlier in the chain",
+    ),
+    Binding(
+        "right_curly_bracket",
+        "shift(1)",
+        "Later",
+        id="dials.later",
+        key_display="}",
+        show=False,
+        tooltip="This stage one place later in the chain",
+    ),
+]
+"""While the dials have the focus; there a digit begins a value, and enter edits the one there."""
 
 
 def pane_binding(number: int, name: str) -> Binding:

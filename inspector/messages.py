@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from engine.sampling.chain import Chain
+
 
 class RecordsArrived(Message):
     """The engine client holds new records. Carries nothing, so that many become one."""
@@ -34,3 +36,11 @@ class NeedDense(Message):
     def __init__(self, node: int) -> None:
         super().__init__()
         self.node = node
+
+
+class Try(Message):
+    """Try this chain on the cursor's distribution; None: look at the record alone again."""
+
+    def __init__(self, chain: Chain | None) -> None:
+        super().__init__()
+        self.chain = chain

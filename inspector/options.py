@@ -6,11 +6,13 @@ import argparse
 import contextlib
 import difflib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from engine.commands import Configure, Open, Submit
+from engine.breakpoints import Breakpoints
+from engine.commands import Configure, Open, SetBreakpoints, Submit
+from engine.conditions import Condition, ConditionError
 from engine.sampling.chain import DEFAULT_PRESET, PRESETS, SpecError, effective, parse_spec
 from engine.sampling.stages import DIALS
 from inspector.config import Config, ConfigError
@@ -96,13 +98,40 @@ def _whole(text: str) -> int:
     raise argparse.ArgumentTypeError(f"takes a whole number, not {text!r}")
 
 
+def add_break_options(parser: argparse.ArgumentParser, *, screen: bool = False) -> None:
+    """What stops a run; ``screen`` for the inspector, which asserts nothing but can watch."""
+    group = parser.add_argument_group("breakpoints", 'such as "entropy > 3 and margin < 0.1"')
+    group.add_argument(
+        "--break",
+        dest="breaks",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help="stop where it holds (may be given more than once)",
+    )
+    if screen:
+        group.add_argument(
+            "--watch", dest="watches", action="append", default=[], metavar="EXPR", help="show it"
+        )
+    else:
+        group.add_argument(
+            "--assert",
+            dest="asserts",
+            action="append",
+            default=[],
+            metavar="EXPR",
+            help="fail where it does not hold",
+        )
+
+
 @dataclass(frozen=True)
 class Request:
-    """What to load, how to sample and what to read: three engine commands."""
+    """What to load, how to sample, what to read and where to stop: four engine commands."""
 
     open: Open
     configure: Configure
     submit: Submit
+    breakpoints: SetBreakpoints = field(default_factory=SetBreakpoints)
 
 
 def request(args: argparse.Namespace, config: Config) -> Request:
@@ -110,7 +139,29 @@ def request(args: argparse.Namespace, config: Config) -> Request:
 
     Raises UsageError, and does so before anything heavy is started.
     """
-    return Request(open_command(args, config), configure_command(args, config), _submit(args))
+    return Request(
+        open_command(args, config),
+        configure_command(args, config),
+        _submit(args),
+        breakpoints_command(args),
+    )
+
+
+def breakpoints_command(args: argparse.Namespace) -> SetBreakpoints:
+    """The conditions of the command line, each checked."""
+    points = Breakpoints()
+    given = [("--break", text) for text in getattr(args, "breaks", ())]
+    given += [("--assert", text) for text in getattr(args, "asserts", ())]
+    watches = getattr(args, "watches", ())
+    for flag, text in (*given, *(("--watch", text) for text in watches)):
+        try:
+            if flag == "--watch":
+                Condition(text)
+            else:
+                points.add(text, asserts=flag == "--assert")
+        except ConditionError as error:
+            raise UsageError(f"{flag} {text!r}: {error}") from None
+    return SetBreakpoints(tuple(points), tuple(watches))
 
 
 def open_command(args: argparse.Namespace, config: Config) -> Open:

@@ -1,4 +1,4 @@
-"""The panes' lines on a plain terminal: their text and its styles, in the terminal's own colours."""
+"""The panes' lines on a plain terminal, their styles in the terminal's own colours."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from engine.commands import Run
@@ -19,11 +20,14 @@ from engine.records import (
 from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
 from inspector.config import log_file
-from inspector.options import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK, Request
+from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK, Request
+from inspector.stops import Stops
 from inspector.view import ROOT, RunLog
 from sessions.export.jsonl import dumps, end_line, run_line, step_line
 
 _WIDTH = 30
+BREAKPOINT = "breakpoint"
+"""The reason of an end that a breakpoint or a failed assertion made."""
 
 
 class TextOutput:
@@ -42,7 +46,7 @@ class TextOutput:
         if record.stop is None or record.stop.kind is not StopKind.STOP_TOKEN:
             self._write(self._decoder.feed(record.token.bytes))
 
-    def end(self, log: RunLog, reason: str, detail: str) -> None:
+    def end(self, log: RunLog, reason: str, detail: str, stops: Stops) -> None:
         self._write(self._decoder.flush())
         self._out.write("\n")
         self._out.flush()
@@ -53,7 +57,9 @@ class TextOutput:
             words.append(f"TTFT {figures.ttft_ms:.0f} ms")
         if figures.tps is not None:
             words.append(f"{figures.tps:.1f} tokens/s")
-        print(f"[{', '.join(words)}; {detail or reason}]", file=sys.stderr)
+        print(f"[{', '.join(words)}; {visible(detail or reason)}]", file=sys.stderr)
+        if reason == BREAKPOINT:
+            print(*stops.lines(), sep="\n", file=sys.stderr)
 
     def _write(self, text: str) -> None:
         self._out.write(visible(text, newline="\n", tab="\t") if self._safe else text)
@@ -74,10 +80,11 @@ class JsonOutput:
     def step(self, record: StepRecord) -> None:
         self._line(step_line(record, text=self._decoder.feed(record.token.bytes)))
 
-    def end(self, log: RunLog, reason: str, detail: str) -> None:
+    def end(self, log: RunLog, reason: str, detail: str, stops: Stops) -> None:
         path = log.path(max(log.nodes, default=ROOT))
         figures = speed(log.prompt, log.prefill, path)
-        self._line(end_line(reason, detail, figures, len(path), prefill=log.prefill))
+        line = end_line(reason, detail, figures, len(path), prefill=log.prefill)
+        self._line(line | stops.fields())
 
     def _line(self, value: dict[str, Any]) -> None:
         self._out.write(dumps(value) + "\n")
@@ -115,10 +122,10 @@ def run(asked: Request, form: str) -> int:
     output = JsonOutput(sys.stdout) if form == "jsonl" else TextOutput(sys.stdout)
     client = EngineClient(log_file())
     client.start()
-    for command in (asked.open, asked.configure, asked.submit, Run(ROOT)):
+    for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
         client.send(command)
     try:
-        return _follow(client, output, Progress(sys.stderr))
+        return _follow(client, output, Progress(sys.stderr), Stops(asked.breakpoints))
     except KeyboardInterrupt:
         client.kill()
         return EXIT_INTERRUPTED
@@ -126,7 +133,9 @@ def run(asked: Request, form: str) -> int:
         client.close()
 
 
-def _follow(client: EngineClient, output: TextOutput | JsonOutput, progress: Progress) -> int:
+def _follow(
+    client: EngineClient, output: TextOutput | JsonOutput, progress: Progress, stops: Stops
+) -> int:
     log = RunLog()
     begun = False
     while True:
@@ -143,17 +152,28 @@ def _follow(client: EngineClient, output: TextOutput | JsonOutput, progress: Pro
                         output.begin(log)
                         begun = True
                     output.step(record)
+                    verdict = stops.look(log, record)
+                    _say(verdict.news)
+                    if verdict.stops:
+                        output.end(log, BREAKPOINT, verdict.reason, stops)
+                        return EXIT_CHECK
                     if record.stop is not None:
-                        output.end(log, record.stop.kind.value, record.stop.detail)
-                        return EXIT_OK
+                        output.end(log, record.stop.kind.value, record.stop.detail, stops)
+                        _say(stops.never_told)
+                        return EXIT_CHECK if stops.never_told else EXIT_OK
                 case EngineError():
                     progress.clear()
                     if begun:
-                        output.end(log, "error", record.message)
-                    print(f"llm-inspect: {record.message}", file=sys.stderr)
+                        output.end(log, "error", record.message, stops)
+                    _say([record.message])
                     return EXIT_ENGINE
                 case StateChanged(state=RunState.DEAD):
                     return EXIT_ENGINE
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"llm-inspect: {visible(line)}", file=sys.stderr)
 
 
 def _show_prefill(progress: Progress, log: RunLog, record: PrefillRecord) -> None:

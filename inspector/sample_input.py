@@ -135,7 +135,7 @@ def id_list(text: str, name: str) -> list[int]:
     if text.endswith(".json"):
         return _from_file(Path(text), name)
     ids: list[int] = []
-    for word in re.split(r"[\s,]+", text.strip(" ,")):
+    for word in filter(None, re.split(r"[\s,]+", text)):
         match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", word)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < _MOST_IDS:

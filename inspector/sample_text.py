@@ -12,9 +12,10 @@ from engine.sampling.settings import Effective
 from engine.text import visible
 from inspector.panes.bars import share
 from inspector.panes.figures import plural, wrapped
-from inspector.panes.ladder import LadderRows
 from inspector.panes.ladder_draw import draw_lines
-from inspector.panes.ladder_plan import FULL, Plan, head, plan
+from inspector.panes.ladder_head import FULL, head
+from inspector.panes.ladder_plan import Plan, plan
+from inspector.panes.ladder_rows import LadderRows
 from inspector.panes.rungs import Rung, Whole
 from inspector.sample_input import Given
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 
+from engine.records import ModelFacts
+from inspector.ceilings_file import Known, default_path, find
 from inspector.config import Config, log_file
 from inspector.options import EXIT_ENGINE, EXIT_OK, Request, UsageError
 
@@ -29,12 +32,24 @@ def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
     from inspector.app import Inspector
 
     try:
-        app = Inspector(asked, first, connect, keys=config.keys, theme=theme_name(theme))
+        app = Inspector(
+            asked,
+            first,
+            connect,
+            keys=config.keys,
+            theme=theme_name(theme),
+            ceilings=known_ceilings,
+        )
     except ThemeError as error:
         first.close()
         raise UsageError(str(error)) from None
     app.run()
     return EXIT_OK if app.return_code == 0 else EXIT_ENGINE
+
+
+def known_ceilings(facts: ModelFacts) -> Known | None:
+    """What ``bench`` measured here for such a model, if it ever did."""
+    return find(facts, default_path(), datetime.now(UTC))
 
 
 def theme_name(wanted: str | None) -> str:

@@ -61,6 +61,15 @@ class Session:
     looking at a step raises SessionError.
     """
 
+    node_ids: IntArray
+    """All nodes but the root, in the order they were made, shape ``(n,)``."""
+    parents: IntArray
+    """The parent of each of ``node_ids``; 0 is the root."""
+    token_ids: IntArray
+    """The token id of each of ``node_ids``."""
+    children: dict[int, list[int]]
+    """Node -> its children, oldest first; the root is 0."""
+
     def __init__(self, file: Guarded) -> None:
         self._file = file
         self._reader = StepReader(file)
@@ -78,15 +87,6 @@ class Session:
 
     # --- the tree ---------------------------------------------------------------------------------
 
-    node_ids: IntArray
-    """All nodes but the root, in the order they were made, shape ``(n,)``."""
-    parents: IntArray
-    """The parent of each of ``node_ids``; 0 is the root."""
-    token_ids: IntArray
-    """The token id of each of ``node_ids``."""
-    children: dict[int, list[int]]
-    """Node -> its children, oldest first; the root is 0."""
-
     def __len__(self) -> int:
         return len(self.node_ids)
 
@@ -97,7 +97,8 @@ class Session:
     @property
     def tips(self) -> list[int]:
         """The last node of every branch, oldest first."""
-        return [node for node in self.node_ids.tolist() if not self.children[node]]
+        inner = set(self.parents.tolist())
+        return [node for node in self.node_ids.tolist() if node not in inner]
 
     @property
     def tip(self) -> int:
@@ -160,8 +161,12 @@ class Session:
                     record = codec.loads(_KINDS[kind], body)
                 yield after, record
 
-    def records(self) -> Iterator[Record]:
-        """Every record in an order in which a live run sends them."""
+    def records(self, *, steps: bool = True) -> Iterator[Record]:
+        """Every record in an order in which a live run sends them.
+
+        Without ``steps`` all others, which is quick however long the run is: what a log needs
+        besides ``steps`` and ``children``.
+        """
         events = list(self.events)
         early = [record for after, record in events if after == ROOT]
         yield from (one for one in early if isinstance(one, ModelFacts | SettingsChanged))
@@ -170,7 +175,7 @@ class Session:
         yield from (one for one in early if not isinstance(one, ModelFacts | SettingsChanged))
         late = [(after, record) for after, record in events if after != ROOT]
         at = 0
-        for node in self.node_ids.tolist():
+        for node in self.node_ids.tolist() if steps else ():
             while at < len(late) and late[at][0] < node:
                 yield late[at][1]
                 at += 1

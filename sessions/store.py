@@ -7,9 +7,8 @@ run itself can go on without being saved.
 from __future__ import annotations
 
 import contextlib
-import os
+import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +18,6 @@ from types import TracebackType
 import numpy as np
 
 from engine.records import (
-    KINDS,
     DenseLogits,
     LoadProgress,
     PrefillRecord,
@@ -27,7 +25,7 @@ from engine.records import (
     Record,
     StateChanged,
     StepRecord,
-    Token,
+    Tokenized,
     Vocabulary,
 )
 from sessions import codec
@@ -35,25 +33,19 @@ from sessions.columns import (
     CANDIDATE_COLUMNS,
     STAGE_COLUMNS,
     STEP_COLUMNS,
-    ChainOfSteps,
 )
-from sessions.format import SUFFIX, SessionError, blank, one_line, sidecars
+from sessions.format import SessionError, sidecars
+from sessions.interned import Interned, insert_into
 from sessions.levels import RowsError
 from sessions.pack import chain_of, extra_fields, pack_step
+from sessions.paths import create, reason, remove_if_empty, reserve
 
-_KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
 _CHECKPOINT_PAGES = 1000
 
 
-def _insert(table: str, columns: tuple[str, ...]) -> str:
-    marks = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-
-
-_STEP = _insert("step", STEP_COLUMNS)
-_STAGE = _insert("stage_result", STAGE_COLUMNS)
-_CANDIDATE = _insert("candidate", CANDIDATE_COLUMNS)
-_TOKEN = _insert("token", ("key", "id", "bytes", "kind"))
+_STEP = insert_into("step", STEP_COLUMNS)
+_STAGE = insert_into("stage_result", STAGE_COLUMNS)
+_CANDIDATE = insert_into("candidate", CANDIDATE_COLUMNS)
 
 
 class SessionWriter:
@@ -76,15 +68,13 @@ class SessionWriter:
         self.steps = 0
         self.failed: SessionError | None = None
         self._full = full_logits
-        self._keys: dict[Token, int] = {}
-        self._taken: set[int] = set()
-        self._chains: dict[str, int] = {}
         self._prompted = False
         self._prefill: PrefillRecord | None = None
         self._last_node = 0
         self._closed = False
-        _create(self.path, overwrite=overwrite)
+        create(self.path, overwrite=overwrite)
         self._database = self._open()
+        self._interned = Interned(self._database)
         header = (1, title, _now(), _writer(), int(full_logits))
         with self._transaction():
             self._database.execute(
@@ -104,10 +94,7 @@ class SessionWriter:
 
     def add_all(self, records: Iterable[Record]) -> None:
         """Keep many records at once, all or none, as ``add`` would."""
-        if self.failed is not None:
-            raise self.failed
-        if self._closed:
-            raise SessionError(f"{self.path} is closed: begin another session")
+        self._require_open()
         listed = list(records)
         prompts = sum(isinstance(record, PromptRecord) for record in listed)
         if prompts + self._prompted > 1:
@@ -118,9 +105,15 @@ class SessionWriter:
             for record in listed:
                 self._take(record)
 
+    def _require_open(self) -> None:
+        if self.failed is not None:
+            raise self.failed
+        if self._closed:
+            raise SessionError(f"{self.path} is closed: begin another session")
+
     def _take(self, record: Record) -> None:
         match record:
-            case LoadProgress() | StateChanged():
+            case LoadProgress() | StateChanged() | Tokenized():
                 # They tell of the moment; why a run stopped is in its last step.
                 return
             case DenseLogits() | Vocabulary() if not self._full:
@@ -150,25 +143,27 @@ class SessionWriter:
 
         Raises SessionError where that cannot be; then nothing has changed.
         """
-        if self.failed is not None:
-            raise self.failed
+        self._require_open()
         target = Path(path)
         if not overwrite:
-            _reserve(target)
+            reserve(target)
         try:
-            with self._transaction():
-                self._flush_prefill(None)
-            self._database.execute("PRAGMA journal_mode = DELETE")
+            answer = self._database.execute("PRAGMA journal_mode = DELETE").fetchone()
+            if answer != ("delete",):
+                raise SessionError(f"{self.path} is open in another program: close that one")
             self._database.close()
-            os.replace(self.path, target)
+            for sidecar in sidecars(target):
+                sidecar.unlink(missing_ok=True)
+            shutil.move(self.path, target)
             self.path = target
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, SessionError) as error:
             if not overwrite:
-                _remove_if_empty(target)
-            raise SessionError(f"{self.path} cannot become {target}: {_reason(error)}") from None
+                remove_if_empty(target)
+            why = error if isinstance(error, SessionError) else reason(error)
+            raise SessionError(f"{self.path} cannot become {target}: {why}") from None
         finally:
             self._database.close()
-            self._database = self._open()
+            self._database = self._interned.database = self._open()
 
     def __enter__(self) -> SessionWriter:
         return self
@@ -194,12 +189,12 @@ class SessionWriter:
             case DenseLogits():
                 self._keep_logits(record)
             case Vocabulary():
-                self._database.executemany(_TOKEN, self._new_tokens(record))
+                self._interned.vocabulary(record)
             case _:
                 self._keep_event(record)
 
     def _keep_step(self, step: StepRecord) -> None:
-        rows = pack_step(step, self._chain(chain_of(step)), self._key)
+        rows = pack_step(step, self._interned.chain(chain_of(step)), self._interned.key)
         self._database.execute(_STEP, rows.step)
         self._database.executemany(_STAGE, rows.stages)
         self._database.executemany(_CANDIDATE, rows.candidates)
@@ -211,13 +206,13 @@ class SessionWriter:
         notes = codec.dumps(prompt.notes)
         row = (1, _text(prompt.text), prompt.chat, prompt.tokenize_ms, notes)
         self._database.execute(
-            _insert("prompt", ("id", "text", "chat", "tokenize_ms", "notes", "extra")),
+            insert_into("prompt", ("id", "text", "chat", "tokenize_ms", "notes", "extra")),
             (*row, codec.dumps(extra) if extra else None),
         )
         self._database.executemany(
-            _insert("prompt_token", ("position", "token", "origin")),
+            insert_into("prompt_token", ("position", "token", "origin")),
             [
-                (position, self._key(token), origin.value)
+                (position, self._interned.key(token), origin.value)
                 for position, (token, origin) in enumerate(
                     zip(prompt.tokens, prompt.origins, strict=True)
                 )
@@ -237,7 +232,7 @@ class SessionWriter:
 
     def _keep_event(self, record: Record) -> None:
         self._database.execute(
-            _insert("event", ("after_node", "kind", "body")),
+            insert_into("event", ("after_node", "kind", "body")),
             (self._last_node, type(record).__name__, codec.dumps(record)),
         )
 
@@ -247,46 +242,6 @@ class SessionWriter:
         told = isinstance(before, PrefillRecord) and pending and before.reason == pending.reason
         if pending is not None and not told:
             self._keep_event(pending)
-
-    # --- what is stored once ----------------------------------------------------------------------
-
-    def _key(self, token: Token) -> int:
-        key = self._keys.get(token)
-        if key is None:
-            key = self._new_key(token)
-            self._database.execute(_TOKEN, (key, token.id, token.bytes, _KIND_INDEX[token.kind]))
-        return key
-
-    def _new_key(self, token: Token) -> int:
-        key = -1 - len(self._keys) if token.id in self._taken else token.id
-        self._taken.add(token.id)
-        self._keys[token] = key
-        return key
-
-    def _new_tokens(self, vocabulary: Vocabulary) -> Iterator[tuple[int, int, bytes, int]]:
-        for token_id in range(len(vocabulary)):
-            token = vocabulary.token(token_id)
-            if token not in self._keys:
-                key = self._new_key(token)
-                yield key, token.id, token.bytes, _KIND_INDEX[token.kind]
-
-    def _chain(self, chain: ChainOfSteps) -> int:
-        name = codec.dumps(chain)
-        known = self._chains.get(name)
-        if known is not None:
-            return known
-        number = self._chains[name] = len(self._chains) + 1
-        self._database.execute(
-            _insert("chain", ("id", "spec", "preset")), (number, chain.spec, chain.preset)
-        )
-        self._database.executemany(
-            _insert("chain_stage", ("chain", "stage", "name", "label", "params", "off", "divisor")),
-            [
-                (number, stage, one.name, one.label, codec.dumps(one.params), one.off, one.divisor)
-                for stage, one in enumerate(chain.stages)
-            ],
-        )
-        return number
 
     # --- the file ---------------------------------------------------------------------------------
 
@@ -313,72 +268,20 @@ class SessionWriter:
             failure = self._fail(error)
             self._release()
             raise failure from None
+        except BaseException as error:
+            # What was rolled back is still in our books, so this file cannot go on.
+            self._fail(error)
+            self._release()
+            raise
 
-    def _fail(self, error: Exception) -> SessionError:
-        self.failed = SessionError(f"{self.path}: {_reason(error)}; what follows is not saved")
+    def _fail(self, error: BaseException) -> SessionError:
+        self.failed = SessionError(f"{self.path}: {reason(error)}; what follows is not saved")
         return self.failed
 
     def _release(self) -> None:
         # Closing rolls back what was not committed.
         with contextlib.suppress(sqlite3.Error):
             self._database.close()
-
-
-def _create(path: Path, *, overwrite: bool) -> None:
-    """Put a blank session at ``path``, whole or not at all."""
-    content = blank()
-    hidden = ""
-    try:
-        if not overwrite:
-            _reserve(path)
-        handle, hidden = tempfile.mkstemp(prefix=".", suffix=f"{SUFFIX}.new", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # SQLite would replay what an earlier file of this name left beside it.
-        for sidecar in sidecars(path):
-            sidecar.unlink(missing_ok=True)
-        os.replace(hidden, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            Path(hidden).unlink()
-        if not overwrite:
-            _remove_if_empty(path)
-        raise SessionError(f"{path} cannot be made: {_reason(error)}") from None
-
-
-def _reserve(path: Path) -> None:
-    """Make an empty file of a name that nobody has, or raise SessionError."""
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        raise SessionError(f"{path} is there already: choose another name") from None
-    except (FileNotFoundError, NotADirectoryError):
-        raise SessionError(f"there is no folder {path.parent}: make it first") from None
-    except (OSError, ValueError) as error:
-        raise SessionError(f"{path} cannot be made: {_reason(error)}") from None
-
-
-def _remove_if_empty(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        if path.stat().st_size == 0:
-            path.unlink()
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong and what to do, in a few words."""
-    text = one_line(error)
-    match getattr(error, "sqlite_errorname", ""):
-        case "SQLITE_FULL":
-            return "the disk is full: free some space"
-        case "SQLITE_READONLY" | "SQLITE_CANTOPEN" | "SQLITE_PERM" | "SQLITE_READONLY_DBMOVED":
-            return "it cannot be written any more: see who owns the file and its folder"
-        case "SQLITE_BUSY" | "SQLITE_LOCKED":
-            return "another program has locked it: close that one"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return text
 
 
 def _text(text: str) -> str | bytes:

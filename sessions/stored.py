@@ -23,9 +23,9 @@ from sessions.guard import Guarded
 from sessions.levels import RowsError
 from sessions.unpack import StepRow, unpack_stages, unpack_top
 
-BLOCK = 256
+BLOCK = 64
 """Steps whose rows are read together: neighbours are mostly looked at together."""
-_BLOCKS_HELD = 64
+_BLOCKS_HELD = 256
 _LADDERS_HELD = 1024
 
 _FIELDS = tuple(field.name for field in fields(StepRecord))

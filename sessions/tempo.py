@@ -11,9 +11,10 @@ from engine.records import PrefillRecord, PromptRecord, StepRecord
 def arrivals_ms(
     prompt: PromptRecord | None, prefill: PrefillRecord | None, steps: Sequence[StepRecord]
 ) -> list[float]:
-    """Milliseconds from submitting the prompt to each token of the path, the user's pauses left out.
+    """Milliseconds from submitting the prompt to each token of the path.
 
-    With streaming off all of the text is shown at the last of them: it arrives no sooner.
+    The user's pauses are not among them. With streaming off all of the text is shown at the last
+    one: it arrives no sooner.
     """
     start = prompt.tokenize_ms if prompt else 0.0
     start += prefill.total_ms if prefill else 0.0

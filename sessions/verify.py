@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.records import How, ModelFacts, StepRecord, Token
-from engine.sampling.chain import effective
+from engine.sampling.chain import Effective, SpecError, effective
 from engine.stepper import ROOT, Stepper
 from engine.text import quote
 from sessions.diff import Change, model_changes
@@ -88,7 +88,7 @@ def checking(session: Session, stepper: Stepper, tip: int | None = None) -> Iter
     for node in session.path_nodes(session.tip if tip is None else tip):
         recorded = session.step(node)
         forced = recorded.draw.how is How.FORCED
-        stepper.settings = effective(recorded.preset, {}, spec=recorded.chain_spec)
+        stepper.settings = _settings_of(session, recorded)
         found = stepper.extend(at, force=recorded.token.id if forced else None, seed=recorded.seed)
         yield Check(
             node=node,
@@ -103,6 +103,15 @@ def checking(session: Session, stepper: Stepper, tip: int | None = None) -> Iter
             # The distribution is known already: this costs no pass.
             found = stepper.extend(at, force=recorded.token.id, seed=recorded.seed)
         at = found.node
+
+
+def _settings_of(session: Session, step: StepRecord) -> Effective:
+    try:
+        return effective(step.preset, {}, spec=step.chain_spec)
+    except SpecError as error:
+        raise SessionError(
+            f"{session.path}: the chain of node {step.node} cannot be built again: {error}"
+        ) from None
 
 
 def margin_of(step: StepRecord) -> float | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.records import FloatArray, StepRecord
+from engine.records import DoubleArray, FloatArray, IntArray, StepRecord
 from engine.sampling.chain import Chain, Ladder
 from engine.sampling.stages import StageContext
 
@@ -43,35 +43,48 @@ def what_if(step: StepRecord, chain: Chain, context: StageContext, vocab_size: i
 
     Raises ``engine.sampling.chain.SamplingError`` when a stage leaves nothing to draw from.
     """
-    kept = step.top.raw_logits > -np.inf
-    ids, logits = step.top.ids[kept], step.top.raw_logits[kept]
-    even, dense = (_whole(ids, logits, step.log_z_raw, vocab_size, one) for one in (True, False))
-    ladder = chain.run(even, context)
-    other = chain.run(dense, context)
-    survivors = ladder.final.ids
-    exact = bool(np.isin(survivors, ids).all() and np.array_equal(survivors, other.final.ids))
-    head = np.exp(logits.astype(np.float64) - step.log_z_raw).sum()
-    return WhatIf(ladder, exact, max(0.0, 1.0 - float(head)))
+    top = step.top
+    kept = top.raw_logits > -np.inf
+    ids, logits = top.ids[kept], top.raw_logits[kept].astype(np.float64)
+    shares = np.exp(logits - step.log_z_raw)
+    missing = max(0.0, 1.0 - float(shares.sum()))
+    # No token of the tail is likelier than the last of the leading ones; the drawn token may be
+    # in the table from further down.
+    leading = top.ranks[kept] == np.arange(1, ids.size + 1)
+    tail_size = vocab_size - ids.size
+    tails = (_even(missing, tail_size), _dense(missing, tail_size, float(shares[leading].min())))
+    ladders = [
+        chain.run(_whole(ids, top.raw_logits[kept], tail, step.log_z_raw, vocab_size), context)
+        for tail in tails
+    ]
+    survivors = ladders[0].final.ids
+    exact = bool(np.isin(survivors, ids).all() and np.array_equal(survivors, ladders[1].final.ids))
+    return WhatIf(ladders[0], exact, missing)
+
+
+def _even(mass: float, size: int) -> DoubleArray:
+    """The tail's probabilities when all are alike."""
+    return np.full(size, mass / size if size else 0.0)
+
+
+def _dense(mass: float, size: int, largest: float) -> DoubleArray:
+    """The tail's probabilities when as few tokens as can be hold its mass."""
+    full = min(size, int(mass / largest))
+    shares = np.zeros(size)
+    shares[:full] = largest
+    if full < size:
+        shares[full] = mass - full * largest
+    return shares
 
 
 def _whole(
-    ids: FloatArray, logits: FloatArray, log_z: float, vocab_size: int, even: bool
+    ids: IntArray, logits: FloatArray, tail: DoubleArray, log_z: float, vocab_size: int
 ) -> FloatArray:
-    """A logit vector of the whole vocabulary with the step's candidates and its tail's mass."""
+    """A logit vector of the whole vocabulary; which token of the tail has what is made up."""
     vector = np.full(vocab_size, -np.inf, np.float32)
     outside = np.ones(vocab_size, np.bool_)
     outside[ids] = False
-    tail = np.flatnonzero(outside)
-    values = logits.astype(np.float64)
-    mass = 1.0 - np.exp(values - log_z).sum()
-    if tail.size and mass > 0.0:
-        level = np.log(mass) + log_z - np.log(tail.size)
-        if not even:
-            # No token of the tail is likelier than the last one kept.
-            level = max(level, float(values.min()))
-            count = int(np.clip(round(mass / np.exp(level - log_z)), 1, tail.size))
-            tail = tail[:count]
-            level = np.log(mass) + log_z - np.log(count)
-        vector[tail] = level
+    with np.errstate(divide="ignore"):
+        vector[outside] = np.log(np.maximum(tail, 0.0)) + log_z
     vector[ids] = logits
     return vector

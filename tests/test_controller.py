@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.commands import Pause, Run, SendLogits, SendVocabulary, Step
-from engine.records import RunState
+from engine.records import RunState, StateChanged
 from inspector.controller import Controller
 from inspector.view import ROOT
 from tests.direct import DirectClient, script
@@ -69,6 +69,18 @@ def test_keys_pressed_while_a_pass_runs_are_neither_lost_nor_forks() -> None:
     hands.take()
     assert hands.controller.cursor == 3
     assert hands.controller.log.children == {0: [1], 1: [2], 2: [3], 3: []}
+
+
+def test_a_run_asked_for_while_loading_begins_when_the_model_is_there() -> None:
+    hands = Hands()
+    log = hands.controller.log
+    log.add(StateChanged(RunState.LOADING))
+    hands.controller.run()
+    assert hands.sent(Run) == []
+    hands.controller.take([StateChanged(RunState.READY)])
+    hands.take()
+    assert hands.sent(Run) == [Run(0)]
+    assert hands.controller.cursor == 20
 
 
 def test_ten_steps_go_along_recorded_nodes_first() -> None:

@@ -483,9 +483,11 @@ def test_a_pass_outside_reading_is_refused() -> None:
 
 def test_a_pass_that_did_not_use_the_cache_is_noticed() -> None:
     reader = Reader("llama")
-    with pytest.raises(RuntimeError, match="layer 0 of the model did not use the cache"):
-        with reader.cache.reading([1, 2]):
-            pass
+    with (
+        pytest.raises(RuntimeError, match="layer 0 of the model did not use the cache"),
+        reader.cache.reading([1, 2]),
+    ):
+        pass
     assert reader.cache.length == 0
 
 

@@ -16,9 +16,11 @@ from engine.sampling.stages import StageContext
 from inspector.messages import NeedDense
 from inspector.panes.bars import DrawLine, share
 from inspector.panes.base import Pane
-from inspector.panes.ladder import LadderPane, LadderRows, tail
+from inspector.panes.ladder import LadderPane
 from inspector.panes.ladder_draw import detail, draw_lines
-from inspector.panes.ladder_plan import compact, head, plan, short_name, value_of
+from inspector.panes.ladder_head import compact, head, short_name, value_of
+from inspector.panes.ladder_plan import plan
+from inspector.panes.ladder_rows import LadderRows, tail
 from inspector.panes.rerun import rungs_of
 from inspector.panes.rungs import Recorded, Rungs, Whole
 from inspector.view import RunLog, View
@@ -351,7 +353,7 @@ def test_a_chain_that_does_not_come_out_as_recorded_is_not_drawn() -> None:
     low, *others = view.step.stages
     for wrong, why in (
         (replace(low, survivors=5), "temperature leaves 6, not as recorded"),
-        (replace(low, name="someone else's"), "unknown stage"),
+        (replace(low, name="someone else's"), "the chain as written down is not the one that ran"),
     ):
         view.log.add(replace(view.step, stages=(wrong, *others)))
         rungs = rungs_of(view)

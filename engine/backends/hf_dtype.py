@@ -161,16 +161,19 @@ def choose(model: Any, tokenizer: Any, ids: Sequence[int], free: int | None = No
 
 def _choose(model: Any, tokenizer: Any, ids: Sequence[int], free: int | None) -> Choice:
     measured = measure(model, free)
-    order = sorted(TRIED, key=lambda name: (measured[name] is None, measured[name] or 0.0))
+    order = sorted(
+        (name for name in TRIED if measured[name] is not None),
+        key=lambda name: measured[name] or 0.0,
+    )
     unasked = "slower, so not compared"
     outcome = {name: DtypeTrial(name, measured[name], None, unasked) for name in TRIED}
     outcome["float32"] = DtypeTrial("float32", measured["float32"], True, "the reference")
-    chosen = "float32"
-    for name in order:
+    for name in TRIED:
         if measured[name] is None:
             note = "there is no such product on this CPU" if matrices(model) else "nothing to time"
             outcome[name] = DtypeTrial(name, None, None, note)
-            continue
+    chosen = "float32"
+    for name in order:
         if name != "float32":
             agrees, note = _compare(model, tokenizer, ids, name, free)
             outcome[name] = DtypeTrial(name, measured[name], agrees, note)
@@ -208,16 +211,15 @@ def _compare(
 def _reason(chosen: str, order: Sequence[str], trials: Sequence[DtypeTrial]) -> str:
     """Such as ``float16: fastest of 3 measured (9.7 ms against 19.4 bfloat16, ...)``."""
     by_name = {trial.dtype: trial for trial in trials}
-    timed = [name for name in order if by_name[name].matvec_ms is not None]
-    if not timed:
+    if not order:
         return f"{chosen}: nothing to measure, the model has no matrix-vector products"
-    figures = [f"{by_name[name].matvec_ms:.1f} {name}" for name in timed if name != chosen]
+    figures = [f"{by_name[name].matvec_ms:.1f} {name}" for name in order if name != chosen]
     first = f"{by_name[chosen].matvec_ms:.1f} ms"
     against = f"{first} against {', '.join(figures)}" if figures else first
     why = f"{against} for one pass's matrix-vector products"
-    out = [f"{name} is out: {by_name[name].note}" for name in timed[: timed.index(chosen)]]
+    out = [f"{name} is out: {by_name[name].note}" for name in order[: order.index(chosen)]]
     rank = "fastest" if not out else "fastest that can be trusted"
-    return "; ".join([f"{chosen}: {rank} of {len(timed)} measured ({why})", *out])
+    return "; ".join([f"{chosen}: {rank} of {len(order)} measured ({why})", *out])
 
 
 def _kept_wide(model: Any, dtype: Any) -> re.Pattern[str] | None:

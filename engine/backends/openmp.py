@@ -17,9 +17,9 @@ def settle() -> None:
 
     A decode step is some three hundred short products, each of which ends when its slowest thread
     does. Where another process (our own screen, say) wants a core, a thread that waits by running
-    keeps it from the one waited for. Measured on two cores with SmolLM2-135M in float16: 18 ms a
-    token either way when idle; with a second process that takes two thirds of one core, 400 ms by
-    the default and 80 ms by this. It concerns GNU's OpenMP (torch on Linux); others ignore it.
+    keeps it from the one waited for. Measured on two cores with SmolLM2-135M in float16, turn and
+    turn about: 18 ms a token either way in the idle moments; on average 400 ms by the default and
+    80 ms by this while others kept the cores busy. It concerns GNU's OpenMP (torch on Linux).
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)

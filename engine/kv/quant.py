@@ -12,7 +12,7 @@ import torch
 
 from engine.kv.layout import LayerShape
 from engine.kv.scratch import Scratch
-from engine.kv.store import Pair, Place, copy_positions, gathered
+from engine.kv.store import Pair, Place, copy_positions, gathered, pair, reserve
 
 _LEVELS = 127
 _SMALLEST, _LARGEST = 2.0**-24, 65504.0
@@ -36,43 +36,38 @@ class Int8Store:
     def __init__(
         self, shape: LayerShape, positions: int, scratch: Scratch, dtype: torch.dtype
     ) -> None:
-        with torch.inference_mode(False):
-            self._codes: Pair
-            self._scales: Pair
-            self._codes, self._scales = (
-                tuple(
-                    torch.empty(
-                        (1, shape.kv_heads, positions, size), dtype=kept, device=shape.device
-                    )
-                    for size in sizes
-                )
-                for kept, sizes in (
-                    (torch.int8, (shape.key_dim, shape.value_dim)),
-                    (torch.float16, (1, 1)),
-                )
-            )
+        self._codes = reserve(shape, positions, (shape.key_dim, shape.value_dim), torch.int8)
+        (self._scales,) = reserve(shape, positions, (1, 1), torch.float16)
         self._scratch = scratch
         self._dtype = dtype
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        return (*self._codes, *self._scales)
+        return (*self._codes, self._scales)
 
     def write(self, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        for states, codes, scales in zip((keys, values), self._codes, self._scales, strict=True):
+        if len(self._codes) == 1:
+            given = [torch.stack((keys, values))]
+        else:
+            given = [keys.unsqueeze(0), values.unsqueeze(0)]
+        for number, (codes, states) in enumerate(zip(self._codes, given, strict=True)):
             steps, scale = quantize(states)
-            codes.index_copy_(2, slots, steps)
-            scales.index_copy_(2, slots, scale)
+            codes.index_copy_(3, slots, steps)
+            self._own(self._scales, number).index_copy_(3, slots, scale)
 
     def read(self, place: Place) -> Pair:
-        return self._read("keys", 0, place), self._read("values", 1, place)
-
-    def _read(self, name: str, which: int, place: Place) -> torch.Tensor:
-        codes = gathered(f"{name} codes", self._codes[which], place, self._scratch)
-        scale = gathered(f"{name} scales", self._scales[which], place, self._scratch)
-        shape = tuple(codes.shape)
-        wide = self._scratch.take(name, shape, self._dtype, codes.device)
-        return wide.copy_(codes).mul_(scale)
+        scales = gathered("scales", self._scales, place, self._scratch)
+        parts = []
+        for number, kept in enumerate(self._codes):
+            codes = gathered(f"codes {number}", kept, place, self._scratch)
+            wide = self._scratch.take(
+                f"part {number}", tuple(codes.shape), self._dtype, codes.device
+            )
+            parts.append(wide.copy_(codes).mul_(self._own(scales, number)))
+        return pair(parts)
 
     def copy(self, source: int, target: int, count: int) -> None:
-        for tensor in self.tensors():
-            copy_positions(tensor, source, target, count)
+        copy_positions(self.tensors(), source, target, count)
+
+    def _own(self, scales: torch.Tensor, number: int) -> torch.Tensor:
+        """The scales of one of the tensors in which K and V are kept."""
+        return scales if len(self._codes) == 1 else scales.narrow(0, number, 1)

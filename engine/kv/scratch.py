@@ -17,7 +17,6 @@ class Scratch:
     def __init__(self, *, keep: bool = True) -> None:
         self._keep = keep
         self._buffers: dict[tuple[str, torch.dtype, torch.device], torch.Tensor] = {}
-        self._zeros: dict[tuple[str, tuple[int, ...]], torch.Tensor] = {}
 
     def take(
         self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
@@ -43,16 +42,7 @@ class Scratch:
         wide = self.take(name, tuple(tensor.shape), torch.float32, tensor.device)
         return wide.copy_(tensor)
 
-    def zeros(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """A float32 tensor on the CPU that was zero when made; what is written to it stays."""
-        found = self._zeros.get((name, shape))
-        if found is None:
-            with torch.inference_mode(False):
-                found = self._zeros[name, shape] = torch.zeros(shape)
-        return found
-
     @property
     def nbytes(self) -> int:
         """Bytes that the buffers hold."""
-        tensors = [*self._buffers.values(), *self._zeros.values()]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return sum(buffer.numel() * buffer.element_size() for buffer in self._buffers.values())

@@ -70,55 +70,80 @@ class Store(Protocol):
         ...
 
 
-def copy_positions(tensor: torch.Tensor, source: int, target: int, count: int) -> None:
-    """Copy ``count`` positions of ``tensor`` (1, heads, positions, ...) to another place in it."""
-    tensor.narrow(2, target, count).copy_(tensor.narrow(2, source, count))
-
-
 def gathered(name: str, tensor: torch.Tensor, place: Place, scratch: Scratch) -> torch.Tensor:
-    """The positions of ``place`` in ``tensor``: a view if they lie in a row, else a copy."""
+    """The positions of ``place`` in ``tensor``: a view if they lie in a row, else a copy.
+
+    ``tensor`` is (..., positions, size).
+    """
+    along = tensor.ndim - 2
     if len(place.runs) == 1:
         first, count = place.runs[0]
-        return tensor.narrow(2, first, count)
-    shape = (*tensor.shape[:2], place.length, *tensor.shape[3:])
+        return tensor.narrow(along, first, count)
+    shape = (*tensor.shape[:along], place.length, tensor.shape[-1])
     target = scratch.take(name, shape, tensor.dtype, tensor.device)
     if len(place.runs) > _MAX_PIECES:
-        return torch.index_select(tensor, 2, place.gather_index(), out=target)
+        return torch.index_select(tensor, along, place.gather_index(), out=target)
     at = 0
     for first, count in place.runs:
-        target.narrow(2, at, count).copy_(tensor.narrow(2, first, count))
+        target.narrow(along, at, count).copy_(tensor.narrow(along, first, count))
         at += count
     return target
+
+
+def reserve(
+    shape: LayerShape, positions: int, sizes: tuple[int, int], dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """Room for K and V of the given sizes: one tensor (2, 1, kv_heads, positions, size) or two.
+
+    Not an inference tensor: those could not be written outside inference mode. Not initialised:
+    pages of main memory that are never written are never really there.
+    """
+    joint = sizes[0] == sizes[1]
+    with torch.inference_mode(False):
+        return tuple(
+            torch.empty(
+                (1 + joint, 1, shape.kv_heads, positions, size), dtype=dtype, device=shape.device
+            )
+            for size in (sizes[:1] if joint else sizes)
+        )
+
+
+def pair(parts: Sequence[torch.Tensor]) -> Pair:
+    """K and V out of one tensor for both, or out of one for each."""
+    if len(parts) == 2:
+        return parts[0][0], parts[1][0]
+    keys, values = parts[0].unbind(0)
+    return keys, values
+
+
+def copy_positions(parts: Sequence[torch.Tensor], source: int, target: int, count: int) -> None:
+    """Copy ``count`` positions in each tensor (..., positions, size) to another place in it."""
+    for part in parts:
+        part.narrow(-2, target, count).copy_(part.narrow(-2, source, count))
 
 
 class PlainStore:
     """K and V in the dtype that the model computes them in."""
 
     def __init__(self, shape: LayerShape, positions: int, scratch: Scratch) -> None:
-        # Not an inference tensor: those could not be written outside inference mode. Not
-        # initialised: pages of main memory that are never written are never really there.
-        with torch.inference_mode(False):
-            self._keys, self._values = (
-                torch.empty(
-                    (1, shape.kv_heads, positions, size), dtype=shape.dtype, device=shape.device
-                )
-                for size in (shape.key_dim, shape.value_dim)
-            )
+        # In one tensor where they can be, so that whoever converts them does both at once.
+        self._parts = reserve(shape, positions, (shape.key_dim, shape.value_dim), shape.dtype)
+        self._keys, self._values = pair(self._parts)
         self._scratch = scratch
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        return self._keys, self._values
+        return self._parts
 
     def write(self, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         self._keys.index_copy_(2, slots, keys)
         self._values.index_copy_(2, slots, values)
 
     def read(self, place: Place) -> Pair:
-        return (
-            gathered("keys", self._keys, place, self._scratch),
-            gathered("values", self._values, place, self._scratch),
-        )
+        parts = [
+            gathered(f"part {number}", part, place, self._scratch)
+            for number, part in enumerate(self._parts)
+        ]
+        return pair(parts)
 
     def copy(self, source: int, target: int, count: int) -> None:
-        for tensor in self.tensors():
-            copy_positions(tensor, source, target, count)
+        copy_positions(self._parts, source, target, count)

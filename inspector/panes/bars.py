@@ -8,6 +8,7 @@ import numpy as np
 from textual.content import Content
 
 from engine.records import DoubleArray
+from inspector.panes.figures import NOTHING
 
 FIGURE = 5
 """Cells of a probability as ``share`` writes it."""
@@ -15,6 +16,7 @@ FIGURE = 5
 _SURVIVORS = ("▆", "▃")
 """Survivors' stretches take turns, so that each one's ends are seen without colour."""
 _DRAWN = "█"
+_WOULD = "▓"
 _U = "▼"
 _MANY = "░"
 """Several stretches in one cell, or survivors that are not known one by one."""
@@ -32,17 +34,29 @@ def share(probability: float) -> str:
     return f"{per_cent:.1f}%" if per_cent < 99.95 else "100%"
 
 
+def about(probability: float, slack: float) -> str:
+    """A probability known to within ``slack``: as exact as it is, and never more."""
+    low, high = share(probability - slack), share(probability + slack)
+    if low == high:
+        return low
+    if slack > 0.01:
+        return NOTHING
+    return f"~{probability * 100:.{0 if slack > 0.0005 or probability >= 0.0995 else 1}f}%"
+
+
 @dataclass(frozen=True, eq=False)
 class DrawLine:
     """Survivors' stretches side by side from 0 to 1.
 
     ``probs`` are those that are known, in the order of the draw. ``stretch`` is where the drawn
     token lies, None where that is not known; ``u`` is the number that was drawn, if one was.
+    ``tried``: nothing was really drawn there.
     """
 
     probs: DoubleArray
     stretch: tuple[float, float] | None
     u: float | None
+    tried: bool = False
 
     def u_cell(self, cells: int) -> int | None:
         """The cell that ``u`` falls in."""
@@ -67,13 +81,14 @@ class DrawLine:
             first = min(cells - 1, int((low + high) / 2 * cells)) if first is None else first
             mine = {first, *np.flatnonzero((middles >= low) & (middles < high)).tolist()}
             for cell in mine:
-                glyphs[cell] = _DRAWN
+                glyphs[cell] = _WOULD if self.tried else _DRAWN
         marked = self.u_cell(cells)
         if mark_u and marked is not None:
             glyphs[marked] = _U
         parts: list[tuple[str, str]] = []
+        mine_style = "$estimated" if self.tried else "$bar-drawn"
         for glyph in glyphs:
-            style = "$bar-drawn" if glyph in (_DRAWN, _U) else "$bar"
+            style = mine_style if glyph in (_DRAWN, _WOULD, _U) else "$bar"
             if parts and parts[-1][1] == style:
                 parts[-1] = (parts[-1][0] + glyph, style)
             else:

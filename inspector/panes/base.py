@@ -9,6 +9,7 @@ text is never parsed, and coloured by the theme's variables (``"$bar"``, ``"on $
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from rich.segment import Segment
@@ -17,7 +18,7 @@ from textual.color import ColorParseError
 from textual.content import Content
 from textual.css.tokenizer import TokenError
 from textual.events import Click, Resize
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -27,6 +28,9 @@ from inspector.view import RunLog, View
 
 SELECTED = "▸"
 """Drawn over the first cell of the selected row, where that is a space: colour is not enough."""
+
+WHAT_IF = "WHAT IF, not the record"
+"""In the title of a pane that shows what was tried; its border is dashed as well."""
 
 _MUTED = {"$text-muted": "$foreground-muted", "$text-disabled": "$foreground-disabled"}
 """Textual defines the former as ``auto 60%``, and loses the 60% on the way into a ``Content``."""
@@ -38,6 +42,23 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Content: ...
+
+
+_BLANK = Content("")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Painted:
+    """A line on screen, and what it was drawn from."""
+
+    line: Content
+    selected: bool
+    width: int
+    strip: Strip
+
+
+def _content(text: str | Content) -> Content:
+    return text if isinstance(text, Content) else Content(text)
 
 
 class Pane(ScrollView, can_focus=True, inherit_bindings=False):
@@ -72,17 +93,19 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             super().__init__()
             self.pane, self.row = pane, row
 
-    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
-        """``number`` is the digit that gives the pane the focus."""
+    def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
+        """``number`` is the digit, or the key, that gives the pane the focus."""
         super().__init__(id=id)
-        self.border_title = f"{number} {self.NAME}" if number else self.NAME
+        self._title = Content(f"{number} {self.NAME}" if number else self.NAME)
+        self.border_title = self._title
         self.view = View(RunLog())
         self.selected = 0
         self._header: Sequence[Content] = ()
         self._footer: Sequence[Content] = ()
         self._rows: Rows = ()
         self._followed: tuple[int, Size] | None = None
-        self._strips: dict[tuple[int, int, bool], Strip] = {}
+        self._painted: dict[int, _Painted] = {}
+        self._titles: dict[str, Content] = {}
         self._styles: dict[str, Style] = {}
 
     # --- what a pane says of itself -----------------------------------------------------------
@@ -98,6 +121,18 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     def footer(self, view: View, width: int) -> Sequence[Content]:
         """Lines that stay at the bottom. Asked anew whenever another row is selected."""
         return ()
+
+    def tries(self, view: View) -> bool:
+        """Whether the lines show what a chain to try would do, and not the record."""
+        return False
+
+    def remark(self, view: View) -> Content:
+        """What is so worth knowing that the title says it."""
+        return Content("")
+
+    def needs_dense(self, view: View) -> bool:
+        """Whether the pane lacks the whole logits of the cursor's step; they are then asked for."""
+        return False
 
     def subtitle(self, view: View) -> str | Content:
         """A short figure for the border."""
@@ -136,64 +171,92 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         if self.selected >= len(self._rows):
             self.selected = max(0, len(self._rows) - 1)
             self._footer = self.footer(self.view, width)
-        self._strips.clear()
         self._measure(width)
-        self.border_subtitle = self.subtitle(self.view)
+        self._entitle("border_subtitle", _content(self.subtitle(self.view)))
+        tries = self.tries(self.view)
+        self.set_class(tries, "-what-if")
+        remarks = [Content(WHAT_IF)] * tries + [self.remark(self.view)]
+        self._entitle("border_title", Content(" · ").join([self._title, *filter(len, remarks)]))
         row = self.follow(self.view)
         if row is not None and (row, size) != self._followed:
             # Only when it moved: who scrolled away to read must not be pulled back by a record.
             self.scroll_to_row(row)
             self._followed = (row, size)
-        self.refresh()
+        self._refresh_changed()
 
     def _measure(self, width: int) -> None:
-        lines = len(self._rows) + len(self._header) + len(self._footer)
-        self.virtual_size = Size(width, lines)
+        size = Size(width, len(self._rows) + len(self._header) + len(self._footer))
+        if size != self.virtual_size:
+            # Set as other attributes are, a row more would lay out the whole screen again.
+            self.set_reactive(Pane.virtual_size, size)
+            self._scroll_update(size)
+
+    def _entitle(self, name: str, title: Content) -> None:
+        # Setting a title repaints the whole pane, the same title too.
+        if not title.is_same(self._titles.get(name, Content(""))):
+            self._titles[name] = title
+            setattr(self, name, title)
+
+    def _refresh_changed(self) -> None:
+        """Repaint the lines that differ from what is on screen, and no others."""
+        width, height = self.scrollable_content_region.size
+        changed = (y for y in range(height) if self._painted_still(y, width) is None)
+        regions = [Region(0, y, width, 1) for y in changed]
+        if regions:
+            self.refresh(*regions)
 
     def on_resize(self, event: Resize) -> None:
         self.rebuild()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._strips.clear()
+        self._painted.clear()
         self._styles.clear()
 
     def render_line(self, y: int) -> Strip:
-        width, height = self.scrollable_content_region.size
-        above, below = len(self._header), len(self._footer)
+        width = self.scrollable_content_region.width
+        drawn = self._painted_still(y, width)
+        if drawn is None:
+            line, selected = self._line(y)
+            drawn = _Painted(line, selected, width, self._strip(line, width, selected=selected))
+            self._painted[y] = drawn
+        return drawn.strip
+
+    def _line(self, y: int) -> tuple[Content, bool]:
+        """What stands in the pane's line ``y``, and whether it is the selected row."""
+        height, above, below = self.body_height, len(self._header), len(self._footer)
         if y < above:
-            return self._strip(-1 - y, self._header[y], width, selected=False)
-        if y >= height - below:
-            line = y - (height - below)
-            return self._strip(-1 - above - line, self._footer[line], width, selected=False)
+            return self._header[y], False
+        if y >= above + height:
+            line = y - above - height
+            return (self._footer[line] if line < below else _BLANK), False
         index = y - above + round(self.scroll_offset.y)
         if index >= len(self._rows):
-            return Strip.blank(width, self.rich_style)
-        chosen = self.SELECTABLE and index == self.selected and self.has_focus
-        cached = self._strips.get((index, width, chosen))
-        if cached is not None:
-            return cached
-        return self._strip(index, self._rows[index], width, selected=chosen)
+            return _BLANK, False
+        return self._rows[index], self.SELECTABLE and index == self.selected and self.has_focus
 
-    def _strip(self, index: int, line: Content, width: int, *, selected: bool) -> Strip:
-        key = (index, width, selected)
-        strip = self._strips.get(key)
-        if strip is None:
-            base = self.visual_style
-            line = line.truncate(width, ellipsis=True)
-            if selected:
-                if line.plain.startswith(" "):
-                    line = Content.styled(SELECTED, "bold") + line[1:]
-                line = line.stylize_before(f"{_HIGHLIGHT} bold")
-                base += self.style_of(_HIGHLIGHT)
-            # Not Visual.to_strips: that wraps words, and takes spaces off the ends of lines.
-            segments = [
-                Segment(text, style.rich_style)
-                for text, style in line.render(base, end="", parse_style=self.style_of)
-            ]
-            strip = Strip(segments, line.cell_length).extend_cell_length(width, base.rich_style)
-            self._strips[key] = strip
-        return strip
+    def _painted_still(self, y: int, width: int) -> _Painted | None:
+        """What was drawn in line ``y``, if it is what would be drawn now."""
+        drawn = self._painted.get(y)
+        if drawn is None or drawn.width != width:
+            return None
+        line, selected = self._line(y)
+        return drawn if selected == drawn.selected and line.is_same(drawn.line) else None
+
+    def _strip(self, line: Content, width: int, *, selected: bool) -> Strip:
+        base = self.visual_style
+        line = line.truncate(width, ellipsis=True)
+        if selected:
+            if line.plain.startswith(" "):
+                line = Content.styled(SELECTED, "bold") + line[1:]
+            line = line.stylize_before(f"{_HIGHLIGHT} bold")
+            base += self.style_of(_HIGHLIGHT)
+        # Not Visual.to_strips: that wraps words, and takes spaces off the ends of lines.
+        segments = [
+            Segment(text, style.rich_style)
+            for text, style in line.render(base, end="", parse_style=self.style_of)
+        ]
+        return Strip(segments, line.cell_length).extend_cell_length(width, base.rich_style)
 
     def style_of(self, text: str | Style) -> Style:
         """The style that ``text`` stands for; none where a theme lacks a variable."""
@@ -239,15 +302,17 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     def select(self, row: int) -> None:
         """Select ``row`` (kept in range) and bring it into sight."""
         self.selected = max(0, min(row, len(self._rows) - 1))
+        self.refresh_footer()
+        self.scroll_to_row(self.selected)
+
+    def refresh_footer(self) -> None:
+        """Make the lines at the bottom again, and no others."""
         width = self.scrollable_content_region.width
         before = len(self._footer)
         self._footer = self.footer(self.view, width)
-        for line in range(max(before, len(self._footer))):
-            self._strips.pop((-1 - len(self._header) - line, width, False), None)
         if len(self._footer) != before:
             self._measure(width)
-        self.scroll_to_row(self.selected)
-        self.refresh()
+        self._refresh_changed()
 
     def action_move(self, by: int) -> None:
         if self.SELECTABLE:

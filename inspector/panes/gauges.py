@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from engine.records import ModelFacts, StepRecord
-from engine.roofline import Ceilings, floor_ms, step_bytes, step_flops, utilisation
+from engine.records import Ceilings, ModelFacts, StepRecord
+from engine.roofline import reached
 from engine.text import visible
 from engine.timing import Speed, decode_ms, percentile
 from inspector.panes.base import Pane
@@ -55,14 +55,14 @@ class Gauge:
 # --- the figures ----------------------------------------------------------------------------
 
 
-def gauges(view: View, ceilings: Ceilings | None) -> list[Gauge]:
-    """All figures, most important first."""
+def gauges(view: View, ceilings: Ceilings | None, stale: str = "") -> list[Gauge]:
+    """All figures, most important first. ``stale`` is the date of ceilings that are not recent."""
     speed, path = view.speed, view.path
     return [
         *_speeds(speed, path),
         _this_step(view.step),
         _overhead(path),
-        _mbu(view.facts, path, ceilings),
+        _mbu(view.facts, path, ceilings, stale),
         *_memory(view),
         _steps(speed, path),
     ]
@@ -139,7 +139,9 @@ def _overhead(path: Sequence[StepRecord]) -> Gauge:
     )
 
 
-def _mbu(facts: ModelFacts | None, path: Sequence[StepRecord], ceilings: Ceilings | None) -> Gauge:
+def _mbu(
+    facts: ModelFacts | None, path: Sequence[StepRecord], ceilings: Ceilings | None, stale: str
+) -> Gauge:
     definition = "(weights + K and V so far) / time / this machine's bandwidth"
     if ceilings is None:
         return Gauge("MBU", nothing("run llm-inspect bench"), (), definition)
@@ -149,21 +151,19 @@ def _mbu(facts: ModelFacts | None, path: Sequence[StepRecord], ceilings: Ceiling
         why = f"bench was on {ceilings.device}, this is {facts.device}"
         return Gauge("MBU", nothing(why), (), definition)
     steps = [s for s in path[1:] if s.timing.steady]
-    sizes = [s.kv.nbytes for s in steps if s.kv.nbytes is not None]
-    if not steps or len(sizes) < len(steps):
+    found = reached(facts, steps, ceilings)
+    if found is None:
         why = "needs two tokens that count" if not steps else "the cache's size is not known"
         return Gauge("MBU", nothing(why), (), definition)
-    moved = sum(step_bytes(facts.weight_bytes, nbytes) for nbytes in sizes)
-    took = sum(s.timing.total_ms for s in steps)
-    reached = utilisation(moved, took, ceilings.read_bytes_per_second)
-    flops = step_flops(
-        facts.parameters, facts.layers, facts.query_heads, facts.head_dim, steps[-1].kv.seen
-    )
-    least = floor_ms(step_bytes(facts.weight_bytes, sizes[-1]), flops, ceilings)
-    notes = (f"this step could take {ms(least)} at best ƒ", f"floor {ms(least)} ƒ")
-    if reached is not None and reached > 1:
+    least = ms(found.floor_ms)
+    notes: tuple[str, ...] = (f"this step could take {least} at best ƒ", f"floor {least} ƒ")
+    if stale:
+        # Of the notes that fit, one that dates the figure must win.
+        dated = (f"bench of {stale}", f"of {stale}")
+        notes = (f"{notes[0]}; {dated[0]}", f"{notes[1]}; {dated[0]}", *dated)
+    if found.mbu is not None and found.mbu > 1:
         notes = ("the ceiling is too low: bench again, nothing else running", "ceiling too low")
-    return Gauge("MBU", _figure(percent(reached), ""), notes, definition)
+    return Gauge("MBU", _figure(percent(found.mbu), ""), notes, definition)
 
 
 def _memory(view: View) -> list[Gauge]:
@@ -242,10 +242,10 @@ def entropies(path: Sequence[StepRecord]) -> tuple[Series, Series]:
 
 
 def gauge_lines(
-    view: View, width: int, height: int, ceilings: Ceilings | None = None
+    view: View, width: int, height: int, ceilings: Ceilings | None = None, stale: str = ""
 ) -> list[Content]:
     """The whole pane."""
-    shown = gauges(view, ceilings)
+    shown = gauges(view, ceilings, stale)
     raw, final = entropies(view.path)
     series = (latency(view.path), raw, final)
     if width >= TWO_COLUMNS:
@@ -293,9 +293,11 @@ class GaugesPane(Pane):
 
     ceilings: Ceilings | None = None
     """What this machine can do at best, once ``llm-inspect bench`` has measured it."""
+    stale: str = ""
+    """The date of that, where it was long ago or things have changed since."""
 
     def rows(self, view: View, width: int, height: int) -> list[Content]:
-        return gauge_lines(view, width, height, self.ceilings)
+        return gauge_lines(view, width, height, self.ceilings, self.stale)
 
     def subtitle(self, view: View) -> str:
         speed = view.speed

@@ -3,155 +3,76 @@
 One column a stage, one row a candidate, in the model's own order. A token that a stage cuts has
 ``✂`` and the stage's name in that stage's column, and nothing after it. The drawn token has ``●``
 in the last column; its row is pinned below the others when it is not among the first.
+
+Where another chain is tried, the ladder is that chain's: ``○`` is the token that the same dice
+would draw, and beside it stands what the record has, with a sign for what changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
+from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.message import Message
+from textual.timer import Timer
 
-from engine.records import CUT_BY_MODEL, SURVIVES, DenseLogits, StepRecord, Vocabulary
+from engine.records import DenseLogits, RunState, StepRecord, Vocabulary
+from engine.sampling.candidates import SamplingError
+from engine.sampling.chain import Chain
+from inspector.background import Background
 from inspector.messages import NeedDense
-from inspector.panes.bars import FIGURE, share
+from inspector.panes.bars import share
 from inspector.panes.base import Pane, Rows
-from inspector.panes.cells import left, right, token_parts
-from inspector.panes.ladder_draw import detail, draw_lines, signed
-from inspector.panes.ladder_plan import (
-    FINAL,
-    FULL,
-    SHORT,
-    Plan,
-    StageColumn,
-    head,
-    head_height,
-    plan,
-    short_name,
-)
-from inspector.panes.rerun import rungs_of
-from inspector.panes.rungs import Recorded, Rung, Rungs
-from inspector.panes.sparks import bar
+from inspector.panes.ladder_draw import detail, draw_lines
+from inspector.panes.ladder_head import FULL, SHORT, head, head_height
+from inspector.panes.ladder_plan import plan
+from inspector.panes.ladder_rows import LadderRows, tail
+from inspector.panes.ladder_why import Why, why
+from inspector.panes.rerun import Run, rerun, rungs_of, token_of, what_if
+from inspector.panes.rungs import Recorded, Rungs
 from inspector.view import View
 
-CUT, DRAWN = "✂", "●"
-_CUT = "$cut $cut-style"
-_DRAWN = "$bar-drawn $bar-drawn-style"
 _MUTED = "$text-muted"
 _BARE = 5
 """The pane's height from which the selected row's figures are below."""
+_PAUSE_S = 0.15
+"""The selection must rest for so long before its reasons are looked for."""
 
-
-# --- rows -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LadderRows:
-    """One line a candidate, made when it is asked for, and a last line about the rest."""
-
-    rungs: Rungs
-    plan: Plan
-    tail: str
-
-    def __len__(self) -> int:
-        return len(self.rungs) + 1
-
-    def __getitem__(self, row: int) -> Content:
-        if row == len(self.rungs):
-            return Content.styled(f" {self.tail}", _MUTED)
-        return self.line(self.rungs[row])
-
-    def line(self, rung: Rung) -> Content:
-        """The row of one candidate."""
-        made, drawn = self.plan, rung.token_id == self.rungs.draw.token_id
-        numbers = (
-            (f"{rung.rank}", made.rank),
-            (f"{rung.token_id}", made.id),
-            (signed(rung.raw_logprob, 2), made.logprob),
-        )
-        words = "".join(f"{right(text, cells)} " for text, cells in numbers if cells)
-        parts = [(f" {words}", _MUTED)]
-        if made.model:
-            parts += self._model(rung, drawn)
-        for column in made.stages:
-            parts += self._stage(rung, column, drawn)
-        parts.append(self._final(rung, drawn))
-        alive = rung.cut_by == SURVIVES
-        parts += token_parts(rung.token, _DRAWN if drawn else "" if alive else _CUT)
-        line = Content.assemble(*parts)
-        return line.stylize_before("bold") if drawn else line
-
-    def _model(self, rung: Rung, drawn: bool) -> list[tuple[str, str]]:
-        if rung.cut_by == CUT_BY_MODEL:
-            return [(left(f"{CUT} model", self.plan.model) + " ", _CUT)]
-        return self._bar(rung.probs[0], self.plan.model, drawn)
-
-    def _stage(self, rung: Rung, column: StageColumn, drawn: bool) -> list[tuple[str, str]]:
-        stage = self.rungs.stages[column.index]
-        if rung.cut_by == column.index:
-            name = short_name(stage.name, column.cells - 2)
-            return [(left(f"{CUT} {name}", column.cells) + " ", _CUT)]
-        if rung.cut_by != SURVIVES and rung.cut_by < column.index:
-            return [(" " * (column.cells + 1), "")]
-        if stage.off:
-            return [(left("·", column.cells) + " ", _MUTED)]
-        return self._bar(rung.probs[column.index + 1], column.cells, drawn)
-
-    def _bar(self, probability: float, cells: int, drawn: bool) -> list[tuple[str, str]]:
-        """Figure and bar. Every column's bars have the same length, so that they compare."""
-        largest = self.rungs.largest
-        length = self.plan.bar
-        drawing = bar(probability / largest if largest > 0 else 0.0, length).ljust(cells - FIGURE)
-        if self.plan.gap:
-            drawing = f" {drawing[:-1]}"
-        figure = share(probability).rjust(FIGURE)
-        return [
-            (figure, "$bar-drawn" if drawn else ""),
-            (f"{drawing} ", "$bar-drawn" if drawn else "$bar"),
-        ]
-
-    def _final(self, rung: Rung, drawn: bool) -> tuple[str, str]:
-        figure = share(rung.probs[-1]).rjust(FIGURE)
-        if drawn:
-            return f"{DRAWN} {figure} ", _DRAWN
-        if rung.cut_by == SURVIVES:
-            return f"  {figure} ", ""
-        shown = [column.index for column in self.plan.stages]
-        if rung.cut_by in shown or (rung.cut_by == CUT_BY_MODEL and self.plan.model):
-            return " " * (FINAL + 1), ""
-        name = "model" if rung.cut_by == CUT_BY_MODEL else self.rungs.stages[rung.cut_by].name
-        return left(f"{CUT} {short_name(name, FINAL - 2)}", FINAL) + " ", _CUT
-
-
-# --- the pane -------------------------------------------------------------------------------
-
-
-def tail(rungs: Rungs, loading: bool) -> str:
-    """The line after the last row: what is not shown, or that all is."""
-    if rungs.total is not None and rungs.total <= len(rungs):
-        return rungs.note or f"all {len(rungs):,} ids"
-    more = "" if rungs.total is None else f"{rungs.total - len(rungs):,} "
-    # A sum of all probabilities misses 1 by rounding alone.
-    raw, final = (share(1.0 - held if held < 1.0 - 1e-12 else 0.0) for held in rungs.shown)
-    state = rungs.note or ("loading the rest…" if loading else "↓ loads them")
-    return f"{more}more tokens: {raw} raw mass, {final} final mass · {state}"
+Source = tuple[
+    StepRecord | None, DenseLogits | None, Vocabulary | None, Chain | None, RunState | None
+]
+"""What the ladder's lines depend on."""
 
 
 def footer_height(height: int) -> int:
-    """Lines below the rows in a pane of this height, without the pinned row."""
-    return 4 if height >= FULL else 2 if height >= SHORT else 1 if height >= _BARE else 0
+    """Lines below the rows in a pane of this height, without the pinned rows."""
+    return 6 if height >= FULL else 2 if height >= SHORT else 1 if height >= _BARE else 0
 
 
 class LadderPane(Pane):
     """The ladder at the cursor. ``Chosen`` names a row; ``token_id_of`` tells its token.
 
-    Posts ``NeedDense`` when the user comes to the end of what the record holds.
+    Posts ``NeedDense`` when the user comes to the end of what the record holds, and when the
+    reasons for a row cannot be told without.
     """
 
     NAME: ClassVar[str] = "Ladder"
     SELECTABLE: ClassVar[bool] = True
+    HELP = """
+Each column is a stage of the sampler, in its order; each row is a candidate, in the model's own
+order. **✂** marks the stage that cut a token. **●** is the token that was drawn.
+
+The lines below say why the selected candidate lived or died, and the smallest change that would
+have saved it. For the drawn token they say how near the dice were to another one.
+
+**s** opens the sampler's dials. What is tried there is drawn here at once: **○** is what the same
+dice would draw, **+** a token that is now kept, **−** one that is now cut, **▲ ▼** more or less
+likely than in the record.
+"""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -172,12 +93,27 @@ class LadderPane(Pane):
         ),
     ]
 
-    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
+    class Explained(Message):
+        """The reasons for one candidate, from the thread that looked for them."""
+
+        def __init__(self, source: Source, token_id: int, why: Why) -> None:
+            super().__init__()
+            self.source, self.token_id, self.why = source, token_id, why
+
+    def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
         super().__init__(id=id, number=number)
         self._lines: LadderRows | None = None
-        self._source: tuple[StepRecord | None, DenseLogits | None, Vocabulary | None] | None = None
+        self._source: Source | None = None
         self._first_stage = 0
         self._asked: int | None = None
+        self._run: Run | None = None
+        self._problem = ""
+        self._why: dict[int, Why] = {}
+        self._soon: Timer | None = None
+        self.background = Background("explain")
+
+    def on_unmount(self) -> None:
+        self.background.close()
 
     # --- lines --------------------------------------------------------------------------------
 
@@ -185,7 +121,8 @@ class LadderPane(Pane):
         self._lines = self._look(view, width)
         if self._lines is None:
             return ()
-        return head(self._lines.rungs, self._lines.plan, self._height)
+        was = self._lines.was.stages if self._lines.was is not None else None
+        return head(self._lines.rungs, self._lines.plan, self._height, was)
 
     def rows(self, view: View, width: int, height: int) -> Rows:
         if self._lines is None:
@@ -195,15 +132,19 @@ class LadderPane(Pane):
     def footer(self, view: View, width: int) -> Sequence[Content]:
         if self._lines is None or self._height < _BARE:
             return ()
-        rungs = self._lines.rungs
-        lines = []
-        drawn = rungs.row_of(rungs.draw.token_id)
-        if drawn is not None and drawn >= self._page:
-            lines.append(self._lines.line(rungs[drawn]))
-        full = self._height >= FULL
+        rungs, roomy = self._lines.rungs, self._height >= FULL
+        lines = [self._lines[row] for row in self._pinned()]
         if self._height >= SHORT:
-            lines += draw_lines(rungs, width, roomy=full)
-        return [*lines, *detail(rungs, self.selected, width, roomy=full)]
+            lines += draw_lines(rungs, width, roomy=roomy, tried=self._lines.was is not None)
+        reasons = self._why.get(rungs[self.selected].token_id) if self._on_a_row else None
+        if roomy or reasons is None:
+            lines += detail(rungs, self.selected, width, roomy=roomy)
+        if reasons is not None:
+            lines += reasons.lines(width, roomy=roomy)
+        elif roomy:
+            lines += [Content(""), Content("")]
+        self._explain_soon()
+        return lines
 
     def subtitle(self, view: View) -> Content:
         if self._lines is None:
@@ -213,34 +154,108 @@ class LadderPane(Pane):
         entropy = f"entropy {rungs.entropy:.2f} → {final:.2f} nats"
         return Content(f"{entropy} · full bar {share(rungs.largest)}")
 
+    def tries(self, view: View) -> bool:
+        return self._lines is not None and self._lines.was is not None
+
+    def remark(self, view: View) -> Content:
+        return Content(f"what if: {self._problem}" if self._problem else "")
+
+    def needs_dense(self, view: View) -> bool:
+        return view.what_if is not None
+
     @property
     def _height(self) -> int:
         return self.scrollable_content_region.height
+
+    @property
+    def _on_a_row(self) -> bool:
+        return self._lines is not None and 0 <= self.selected < len(self._lines.rungs)
 
     @property
     def _page(self) -> int:
         """Rows in sight before any scrolling, when no row is pinned."""
         return max(1, self._height - head_height(self._height) - footer_height(self._height))
 
+    def _pinned(self) -> list[int]:
+        """The rows of what was drawn, and would be, where they are not among the first."""
+        assert self._lines is not None
+        rungs, was = self._lines.rungs, self._lines.was
+        drawn = [rungs.draw.token_id, *([was.draw.token_id] if was is not None else [])]
+        rows = [rungs.row_of(token_id) for token_id in dict.fromkeys(drawn)]
+        return [row for row in rows if row is not None and row >= self._page]
+
     def _look(self, view: View, width: int) -> LadderRows | None:
-        """The lines for this view; the ladder over all logits is run once, not at every paint."""
+        """The lines for this view; nothing is run again at a paint that changes nothing."""
         step, dense = view.step, view.dense
-        source = (step, dense, view.log.vocabulary if dense is not None else None)
-        if source == self._source and self._lines is not None:
-            rungs: Rungs | None = self._lines.rungs
+        vocabulary = view.log.vocabulary if dense is not None else None
+        state = view.log.state.state if view.what_if is not None else None
+        source = (step, dense, vocabulary, view.what_if, state)
+        known = self._lines if source == self._source else None
+        if known is not None:
+            rungs, was = known.rungs, known.was
         else:
-            rungs = rungs_of(view)
-        if rungs is None or step is None:
-            self._source = None
-            return None
+            found = rungs_of(view)
+            if found is None or step is None:
+                self._lines = self._source = None
+                return None
+            rungs, was = self._tried(view, found)
         if self._source is None or self._source[0] is not step:
             drawn = rungs.row_of(rungs.draw.token_id)
             self.selected = drawn if drawn is not None and drawn < self._page else 0
             self.scroll_to(y=0, animate=False)
+        if known is None:
+            self._why.clear()
         self._source = source
-        made = plan(width, rungs.stages, rungs.total, self._first_stage)
+        made = plan(width, rungs.stages, rungs.total, self._first_stage, tried=was is not None)
         self._first_stage = made.before
-        return LadderRows(rungs, made, tail(rungs, loading=self._asked == step.node))
+        loading = step is not None and self._asked == step.node
+        return LadderRows(rungs, made, tail(rungs, loading=loading), was)
+
+    def _tried(self, view: View, recorded: Rungs) -> tuple[Rungs, Rungs | None]:
+        """(what to show, and the record beside it where that is something else)."""
+        found = what_if(view)
+        self._problem = found if isinstance(found, str) else ""
+        self._run = found if isinstance(found, Run) else None
+        return (recorded, None) if self._run is None else (self._run.rungs, recorded)
+
+    # --- reasons ------------------------------------------------------------------------------
+
+    def _explain_soon(self) -> None:
+        """Look for the selected row's reasons once the selection has come to rest."""
+        if self._soon is not None:
+            self._soon.stop()
+            self._soon = None
+        if not (self._on_a_row and self.view.settled) or self._lines is None:
+            return
+        if self._lines.rungs[self.selected].token_id not in self._why:
+            self._soon = self.set_timer(_PAUSE_S, self._explain)
+
+    def _explain(self) -> None:
+        view, source, lines = self.view, self._source, self._lines
+        if source is None or lines is None or not (self._on_a_row and view.settled):
+            return
+        if view.dense is None and view.step is not None:
+            self.post_message(NeedDense(view.step.node))
+        try:
+            run = self._run or rerun(view)
+        except SamplingError:
+            return
+        token_id = lines.rungs[self.selected].token_id
+        find = partial(why, run, lines.rungs.draw, token_id, partial(token_of, view))
+        self.background.submit(partial(self._find, source, token_id, find))
+
+    def _find(self, source: Source, token_id: int, find: Callable[[], Why]) -> None:
+        """In a thread of its own: some dials have a thousand values to try."""
+        try:
+            self.post_message(self.Explained(source, token_id, find()))
+        except SamplingError as error:
+            self.post_message(self.Explained(source, token_id, Why.failed(str(error))))
+
+    @on(Explained)
+    def _explained(self, message: Explained) -> None:
+        if message.source == self._source:
+            self._why[message.token_id] = message.why
+            self.refresh_footer()
 
     # --- moving -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from inspector.panes.cells import clip, token_text
 from inspector.panes.figures import cut, fit
 from inspector.panes.rungs import Rung, Rungs
 
-_MARK = "$bar-drawn $bar-drawn-style"
+_MARK, _TRIED_MARK = "$bar-drawn $bar-drawn-style", "$estimated bold"
 _MUTED = "$text-muted"
 
 
@@ -22,37 +22,39 @@ def signed(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}".replace("-", "−").replace("inf", "∞")
 
 
-def draw_line(rungs: Rungs) -> DrawLine:
-    """The draw on the survivors' cumulative distribution."""
+def draw_line(rungs: Rungs, *, tried: bool = False) -> DrawLine:
+    """The draw on the survivors' cumulative distribution; ``tried``: it did not happen."""
     draw, known = rungs.draw, rungs.stretches()
     stretch: tuple[float, float] | None = (draw.low, draw.high)
     if draw.how is How.FORCED:
         # Nothing fell there: the record has the width of its stretch, not its place.
-        at = (known.ids == draw.token_id).nonzero()[0]
-        start = float(known.probs[: at[0]].sum()) if at.size else 0.0
-        stretch = (start, start + draw.high) if at.size else None
-    return DrawLine(known.probs, stretch, draw.u)
+        stretch = rungs.place_of(draw.token_id)
+    return DrawLine(known.probs, stretch, draw.u, tried)
 
 
-def draw_words(draw: Draw) -> str:
+def draw_words(draw: Draw, *, tried: bool = False) -> str:
     """The draw in words."""
     if draw.u is not None:
         # Enough digits to tell the two ends apart.
         width = draw.high - draw.low
         digits = min(12, 5 if width <= 0 else max(5, 2 - math.floor(math.log10(width))))
-        return f"u {draw.u:.{digits}f} in [{draw.low:.{digits}f}, {draw.high:.{digits}f})"
+        place = f"[{draw.low:.{digits}f}, {draw.high:.{digits}f})"
+        same = "the same " if tried else ""
+        return f"{same}u {draw.u:.{digits}f} in {place}"
     if draw.how is How.GREEDY:
-        return "greedy: no dice, the most likely is taken"
+        would = "would be" if tried else "is"
+        return f"greedy: no dice, the most likely {would} taken"
     return f"forced: no dice, you chose it; its final p is {share(draw.high)}"
 
 
-def draw_lines(rungs: Rungs, width: int, *, roomy: bool) -> list[Content]:
+def draw_lines(rungs: Rungs, width: int, *, roomy: bool, tried: bool = False) -> list[Content]:
     """The cumulative bar: with ``u`` above it on two lines, or after the words on one."""
-    line, words = draw_line(rungs), draw_words(rungs.draw)
+    line, words = draw_line(rungs, tried=tried), draw_words(rungs.draw, tried=tried)
+    mark = _TRIED_MARK if tried else _MARK
     if not roomy:
         words = clip(words, max(0, width - 14))
         bar = line.bar(width - len(words) - 5, mark_u=True)
-        return [Content.assemble(" ", (words, _MARK), " 0", bar, "1")]
+        return [Content.assemble(" ", (words, mark), " 0", bar, "1")]
     cells = max(1, width - 3)
     at = line.u_cell(cells)
     if at is None:
@@ -62,7 +64,7 @@ def draw_lines(rungs: Rungs, width: int, *, roomy: bool) -> list[Content]:
     else:
         words = clip(words, max(0, at + 1))
         above = f"{' ' * max(0, at + 1 - len(words))}{words} ▼"
-    return [Content.styled(above, _MARK), Content.assemble(" 0", line.bar(cells), "1")]
+    return [Content.styled(above, mark), Content.assemble(" 0", line.bar(cells), "1")]
 
 
 def fate(rung: Rung, rungs: Rungs) -> str:

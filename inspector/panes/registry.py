@@ -7,6 +7,8 @@ from inspector.panes.gauges import GaugesPane
 from inspector.panes.kv import KVPane
 from inspector.panes.ladder import LadderPane
 from inspector.panes.prefill import PrefillPane
+from inspector.panes.shape import ShapePane
+from inspector.panes.stacks import StacksPane
 from inspector.panes.tokens import TokensPane
 from inspector.panes.transcript import TranscriptPane
 
@@ -17,5 +19,7 @@ PANES: tuple[tuple[str, type[Pane]], ...] = (
     ("kv", KVPane),
     ("prefill", PrefillPane),
     ("gauges", GaugesPane),
+    ("shape", ShapePane),
+    ("stacks", StacksPane),
 )
 """(widget id, class); the first is 1."""

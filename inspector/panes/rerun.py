@@ -1,48 +1,145 @@
-"""A step's chain run again over its whole logits, and the rungs that a view has to show."""
+"""A chain run again over the cursor's distribution: the recorded one, or one to try.
+
+With the step's whole logits any chain can be run; with the record alone those that keep nothing
+but what is in it. What was run last is remembered, so that several panes share it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engine.records import KINDS, StepRecord, Token, TokenKind, Vocabulary
+from engine.records import KINDS, DenseLogits, Draw, StepRecord, Token, TokenKind, Vocabulary
 from engine.sampling.candidates import SamplingError
-from engine.sampling.chain import DEFAULT_PRESET, Ladder, SpecError, build
+from engine.sampling.chain import Candidates, Chain, Ladder
 from engine.sampling.stages import StageContext
 from inspector.panes.bars import share
-from inspector.panes.rungs import Recorded, Rungs, Whole
-from inspector.view import View
+from inspector.panes.head import TailMissing, over_head
+from inspector.panes.rungs import Partial, Recorded, Rungs, Whole
+from inspector.view import RunLog, View
+from inspector.whatif import hypothetical, recorded_chain
+
+WAITING = "the engine is running: this waits until it stands still"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A chain over the cursor's distribution: its ladder, and what it draws with the same dice.
+
+    The ladder is that of the whole vocabulary, or (``low`` of ``rungs`` is) of one that comes to
+    the same at its end.
+    """
+
+    chain: Chain
+    context: StageContext
+    rungs: Whole | Partial
+
+    @property
+    def ladder(self) -> Ladder:
+        return self.rungs.ladder
+
+    @property
+    def draw(self) -> Draw:
+        return self.rungs.draw
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was run over every id."""
+        return isinstance(self.rungs, Whole)
 
 
 def context_of(view: View, step: StepRecord) -> StageContext:
     """What the stages knew when the cursor's token was drawn."""
+    parent = view.log.nodes.get(step.parent)
     return StageContext(
         prompt_ids=view.prompt.ids if view.prompt is not None else (),
         output_ids=tuple(one.token.id for one in view.path[:-1]),
         stop_ids=frozenset(view.facts.stop_ids if view.facts is not None else ()),
         seed=step.seed,
+        state=parent.state if parent is not None else {},
         vocabulary=view.log.vocabulary,
     )
 
 
-def run_again(view: View, step: StepRecord, logits: NDArray[Any]) -> Ladder:
-    """The step's own chain over its whole logits.
+@lru_cache(maxsize=2)
+def _model(dense: DenseLogits) -> Candidates:
+    """What all chains over one vector share: it is sorted once."""
+    return Candidates.from_logits(dense.logits)
 
-    Built from what each stage recorded of itself: a chain of one stage, written down, would be
-    read as dials for a preset's order. Raises SpecError or SamplingError, also where the outcome
-    is not the recorded one, such as after a stage whose state the record does not hold.
+
+@lru_cache(maxsize=8)
+def _run(
+    log: RunLog,
+    step: StepRecord,
+    dense: DenseLogits | None,
+    chain: Chain,
+    vocabulary: Vocabulary | None,
+) -> Run:
+    context = context_of(View(log, step.node), step)
+    if dense is not None:
+        ladder = chain.run_from(_model(dense), context)
+        drawn = chain.choose(ladder, context)
+        note = padding_note(ladder, vocabulary)
+        return Run(chain, context, Whole(ladder, drawn, namer(step, vocabulary), note))
+    total = log.facts.vocab_size if log.facts is not None else None
+    if total is None:
+        raise TailMissing("the size of the vocabulary is not known")
+    low, high = over_head(step, chain, context, total)
+    drawn = chain.choose(low, context)
+    return Run(chain, context, Partial(Recorded(step, total), low, high, drawn))
+
+
+def run(view: View, chain: Chain) -> Run:
+    """``chain`` over the cursor's distribution, with the dice and the history of its step.
+
+    Raises SamplingError: TailMissing where the record does not hold enough, otherwise what a stage
+    has to say.
     """
-    values = {name: value for stage in step.stages for name, value in stage.params.items()}
-    preset = view.settings.preset if view.settings is not None else DEFAULT_PRESET
-    chain = build([stage.name for stage in step.stages], values, preset)
-    ladder = chain.run(logits, context_of(view, step))
-    for ours, recorded in zip(ladder.traces, step.stages, strict=True):
-        if ours.survivors != recorded.survivors:
-            raise SamplingError(f"{ours.name} leaves {ours.survivors:,}, not as recorded")
-    return ladder
+    step = view.step
+    if step is None:
+        raise SamplingError("no token was drawn here")
+    return _run(view.log, step, view.dense, chain, view.log.vocabulary)
+
+
+def rerun(view: View) -> Run:
+    """The step's own chain once more. Raises SamplingError, also where it comes out differently.
+
+    Such as after a stage that the engine alone can run.
+    """
+    step, chain = view.step, recorded_chain(view)
+    if step is None:
+        raise SamplingError("no token was drawn here")
+    if chain is None:
+        raise SamplingError("this chain runs in the engine only")
+    found = run(view, chain)
+    names = [one.name for one in chain.stages]
+    if names != [one.name for one in step.stages]:
+        raise SamplingError("the chain as written down is not the one that ran")
+    # Over a head alone, the counts on the way are those of a completion.
+    compared = slice(None) if found.whole else slice(-1, None)
+    ours = found.ladder.traces[compared]
+    for one, recorded in zip(ours, step.stages[compared], strict=True):
+        if one.survivors != recorded.survivors:
+            raise SamplingError(f"{one.name} leaves {one.survivors:,}, not as recorded")
+    return found
+
+
+def what_if(view: View) -> Run | str | None:
+    """What the chain to try makes of the cursor's distribution.
+
+    None where nothing is tried or no token was drawn; in words why it cannot be told.
+    """
+    if view.what_if is None or view.step is None or not hypothetical(view):
+        return None
+    if not view.settled:
+        return WAITING
+    try:
+        return run(view, view.what_if)
+    except SamplingError as error:
+        return str(error)
 
 
 def namer(step: StepRecord, vocabulary: Vocabulary | None) -> Callable[[int], Token | None]:
@@ -50,6 +147,11 @@ def namer(step: StepRecord, vocabulary: Vocabulary | None) -> Callable[[int], To
     if vocabulary is not None:
         return vocabulary.token
     return {token.id: token for token in step.top.tokens}.get
+
+
+def token_of(view: View, token_id: int) -> Token | None:
+    """A token's name, where it is known."""
+    return namer(view.step, view.log.vocabulary)(token_id) if view.step is not None else None
 
 
 def padding_note(ladder: Ladder, vocabulary: Vocabulary | None) -> str:
@@ -65,18 +167,21 @@ def padding_note(ladder: Ladder, vocabulary: Vocabulary | None) -> str:
 
 
 def rungs_of(view: View) -> Rungs | None:
-    """The cursor's candidates: all of them where the whole logits are there; None at the root."""
+    """The cursor's candidates as recorded: all where the whole logits are there; None at the root.
+
+    Whatever is tried: this is the record.
+    """
     step = view.step
     if step is None:
         return None
     total, note = view.facts.vocab_size if view.facts is not None else None, ""
     if view.dense is not None:
         try:
-            ladder = run_again(view, step, view.dense.logits)
-        except (SamplingError, SpecError) as error:
+            found = rerun(view)
+        except SamplingError as error:
             note = f"not to be run again here: {error}"
         else:
-            vocabulary = view.log.vocabulary
-            name = namer(step, vocabulary)
-            return Whole(ladder, step.draw, name, padding_note(ladder, vocabulary))
+            assert isinstance(found.rungs, Whole)
+            # The draw is the record's own: it may have been forced.
+            return Whole(found.ladder, step.draw, found.rungs.name, found.rungs.note)
     return Recorded(step, total, note)

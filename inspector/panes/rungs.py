@@ -1,13 +1,15 @@
 """What the ladder draws: candidates by raw rank, and each one's fate at every stage.
 
-A step's record holds the leading candidates. With the step's whole logits, the chain is run again
-over all of them. Both are ``Rungs``, and so is what another chain would have made of the step.
+A step's record holds the leading candidates. With the step's whole logits, a chain is run over all
+of them, the recorded one or another. Without them, another chain can still be told exactly where
+all that it keeps is in the record. All three are ``Rungs``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -23,8 +25,11 @@ from engine.records import (
     Token,
 )
 from engine.sampling.chain import Ladder
+from engine.sampling.draw import stretch
 
 _CHUNK = 64
+_MOST_STRETCHES = 2048
+"""More than a screen has cells: what lies behind them is narrower than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +46,15 @@ class Rung:
     """The model's own probability, then the one after each stage."""
     cut_by: int
     """Index of the stage that cut it, ``SURVIVES`` or ``CUT_BY_MODEL``."""
+    slack: tuple[float, ...] = ()
+    """How far off each of ``probs`` can be; empty where they are exact."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stretches:
     """The survivors' stretches of the cumulative distribution, in the order of the draw.
 
-    Known from 0 on; what is missing up to 1 belongs to survivors that are not known here.
+    From 0 on, as many as there is reason to draw; what is missing up to 1 belongs to others.
     """
 
     ids: IntArray  # (n,)
@@ -90,6 +97,9 @@ class Rungs(Protocol):
     def __getitem__(self, row: int, /) -> Rung: ...
     def row_of(self, token_id: int) -> int | None: ...
     def stretches(self) -> Stretches: ...
+    def place_of(self, token_id: int) -> tuple[float, float] | None:
+        """Where a token's stretch lies; None where that is not known."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +159,16 @@ class Recorded:
             return Stretches(found.ids[:0], found.probs[:0])
         return found
 
+    def place_of(self, token_id: int) -> tuple[float, float] | None:
+        if token_id == self.draw.token_id and self.draw.how is not How.FORCED:
+            return self.draw.low, self.draw.high
+        known = self.stretches()
+        at = np.flatnonzero(known.ids == token_id)
+        if not at.size:
+            return None
+        end = float(known.probs[: at[0] + 1].sum())
+        return end - float(known.probs[at[0]]), end
+
     def _in_order(self, found: Stretches) -> bool:
         """Whether the survivors that the record holds can be the first ones of the draw."""
         final = self.step.top.probs[-1]
@@ -191,13 +211,12 @@ class Whole:
         return 1.0, 1.0
 
     @cached_property
-    def _ids(self) -> IntArray:
-        """All ids by raw rank; those that the model rules out come last."""
+    def _ruled_out(self) -> IntArray:
+        """Ids that the model itself rules out; they come last."""
         model = self.ladder.model
         absent = np.ones(model.vocab_size, dtype=np.bool_)
         absent[model.ids] = False
-        ruled_out = np.flatnonzero(absent).astype(np.int32)
-        return np.concatenate((model.ids[model.order()], ruled_out))
+        return np.flatnonzero(absent).astype(np.int32)
 
     def __len__(self) -> int:
         return self.ladder.model.vocab_size
@@ -215,7 +234,12 @@ class Whole:
 
     def _make(self, start: int) -> list[Rung]:
         """A page of rungs at once: numpy costs a call as much as it costs a page."""
-        ids = self._ids[start : start + _CHUNK]
+        model, end = self.ladder.model, start + _CHUNK
+        # Only as many are sorted as were looked at.
+        ids = model.ids[model.order(end)[start:end]]
+        if end > len(model):
+            others = self._ruled_out[max(0, start - len(model)) : end - len(model)]
+            ids = np.concatenate((ids, others))
         raw = self.ladder.raw_logits(ids).tolist()
         probs = self.ladder.probs(ids).T.tolist()
         cut_by = self.ladder.cut_by_of(ids).tolist()
@@ -234,15 +258,109 @@ class Whole:
         ]
 
     def row_of(self, token_id: int) -> int | None:
+        model = self.ladder.model
         if not 0 <= token_id < len(self):
             return None
-        return int(np.flatnonzero(self._ids == token_id)[0])
+        if model.find(np.array([token_id]))[1][0]:
+            return model.rank(token_id) - 1
+        return len(model) + int(np.searchsorted(self._ruled_out, token_id))
 
     @cached_property
     def _stretches(self) -> Stretches:
         final = self.ladder.final
-        order = final.order()
-        return Stretches(final.ids[order], final.probs[order])
+        order = final.order(_MOST_STRETCHES)[:_MOST_STRETCHES]
+        return Stretches(final.ids[order], final.probs_at(final.logits[order]))
 
     def stretches(self) -> Stretches:
         return self._stretches
+
+    def place_of(self, token_id: int) -> tuple[float, float] | None:
+        low, high = stretch(self.ladder.final, token_id)
+        return (low, high) if high > low else None
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """A record's candidates under another chain, as far as they decide what it does.
+
+    ``low`` and ``high`` are the same chain's ladders over two ways to complete the distribution,
+    between which the real one lies; both are left with the same tokens, all of the record's.
+    """
+
+    record: Recorded
+    low: Ladder
+    high: Ladder
+    draw: Draw
+    note: str = ""
+
+    @property
+    def ladder(self) -> Ladder:
+        """One that is exact where the chain ends, and nearly so where it begins."""
+        return self.low
+
+    @property
+    def stages(self) -> tuple[StageTrace, ...]:
+        """Figures that the record does not settle are NaN."""
+        return tuple(
+            replace(
+                low,
+                mass_removed=_agreed(low.mass_removed, high.mass_removed),
+                entropy=_agreed(low.entropy, high.entropy),
+            )
+            for low, high in zip(self.low.traces, self.high.traces, strict=True)
+        )
+
+    @property
+    def total(self) -> int | None:
+        return self.record.total
+
+    @property
+    def entropy(self) -> float:
+        return self.record.entropy
+
+    @cached_property
+    def largest(self) -> float:
+        return max(max(self[row].probs) for row in range(len(self)))
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        return self.record.shown[0], 1.0
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def __getitem__(self, row: int) -> Rung:
+        return self._rungs[row]
+
+    @cached_property
+    def _rungs(self) -> list[Rung]:
+        ids = self.record.step.top.ids
+        low, high = self.low.probs(ids), self.high.probs(ids)
+        probs, slack = ((low + high) / 2).T.tolist(), (np.abs(high - low) / 2).T.tolist()
+        cut_by = self.low.cut_by_of(ids).tolist()
+        return [
+            replace(
+                self.record[row],
+                probs=(self.record[row].probs[0], *probs[row][1:]),
+                slack=(0.0, *slack[row][1:]),
+                cut_by=cut_by[row],
+            )
+            for row in range(len(self))
+        ]
+
+    def row_of(self, token_id: int) -> int | None:
+        return self.record.row_of(token_id)
+
+    def stretches(self) -> Stretches:
+        final = self.low.final
+        order = final.order()
+        return Stretches(final.ids[order], final.probs[order])
+
+    def place_of(self, token_id: int) -> tuple[float, float] | None:
+        low, high = stretch(self.low.final, token_id)
+        return (low, high) if high > low else None
+
+
+def _agreed(one: float, other: float) -> float:
+    """A figure on which both completions agree; else NaN."""
+    return one if math.isclose(one, other, rel_tol=0.0, abs_tol=1e-6) else math.nan

@@ -10,7 +10,9 @@ from textual.widget import Widget
 from engine.records import EngineError, LoadProgress, ModelFacts, RunState
 from engine.text import visible
 from inspector.panes.figures import MUTED, cut, padded, right
+from inspector.panes.loops import briefly, in_words, loop_at
 from inspector.view import RunLog, View
+from inspector.whatif import hypothetical
 
 LONG_PASS_S = 2.0
 SHORT_REASON = 40
@@ -61,6 +63,8 @@ def status_line(view: View, width: int, busy_s: float | None = None) -> Content:
 _SHORTENED = (
     ("device", 1),
     ("preset", 1),
+    ("what-if", 1),
+    ("loop", 1),
     ("device", 2),
     ("position", 1),
     ("preset", 2),
@@ -82,6 +86,11 @@ def _cells(parts: dict[str, Part], chosen: dict[str, int]) -> int:
 
 def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
     parts = {"state": _state(view.log, busy_s)}
+    if hypothetical(view):
+        tried = visible(view.what_if.spec if view.what_if is not None else "")
+        parts["what-if"] = Part((f"WHAT IF {tried}", "WHAT IF"), "$estimated bold")
+    if (loop := loop_at(view)) is not None:
+        parts["loop"] = Part((in_words(loop), briefly(loop)), "$warning bold")
     if view.prompt is not None:
         parts["position"] = Part(_position(view))
     if view.facts is not None:

@@ -21,6 +21,7 @@ from inspector.messages import GoTo
 from inspector.panes.base import Pane, Rows
 from inspector.panes.cells import hex_bytes, kind_style, token_text
 from inspector.panes.flow import THRESHOLDS, Flow, Run, Sign, shade
+from inspector.panes.loops import in_words, loop_at
 from inspector.view import View
 
 OPENS, CLOSES = "▐", "▌"
@@ -211,6 +212,10 @@ class TranscriptPane(Pane):
 
     def subtitle(self, view: View) -> Content:
         return cursor_info(view)
+
+    def remark(self, view: View) -> Content:
+        loop = loop_at(view)
+        return Content.styled(in_words(loop), "$warning bold") if loop is not None else Content("")
 
     def follow(self, view: View) -> int | None:
         if self._drawn is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import ClassVar
 
 from textual import events, on
@@ -13,46 +12,24 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
+from inspector.breaks import Watched
 from inspector.keys import pane_binding
-from inspector.messages import Force
+from inspector.messages import Force, NeedDense, Try
 from inspector.panes.base import Pane
+from inspector.panes.dials import DialsPane
 from inspector.panes.ladder import LadderPane
 from inspector.panes.registry import PANES
+from inspector.panes.shape import ShapePane
+from inspector.panes.stacks import StacksPane
 from inspector.panes.status import StatusLine
+from inspector.panes.watches import WatchStrip
+from inspector.screens.layout import DIALS, PLACES, TALL, TRANSCRIPT, Layout, TabStrip
 from inspector.view import RunLog, View
 
 WIDE = (120, 36)
 """From this size on, columns by rows, all panes are on screen at once."""
 USABLE = (40, 12)
 """Below this size there is only a message."""
-
-
-TRANSCRIPT = PANES[0][0]
-
-
-def visible_panes(*, wide: bool, opened: str, zoomed: str | None) -> set[str]:
-    """The panes on screen: the zoomed one, or all, or the transcript and the one opened below."""
-    if zoomed:
-        return {zoomed}
-    return {name for name, _ in PANES} if wide else {TRANSCRIPT, opened}
-
-
-class TabStrip(Static):
-    """In the compact layout: which panes there are, and which one is open below."""
-
-    LABELS = tuple(f" {number} {pane.NAME} " for number, (_, pane) in enumerate(PANES, start=1))
-
-    def show(self, active: str) -> None:
-        styles = ["bold reverse" if name == active else "$cut" for name, _ in PANES]
-        labels = [Content.styled(*pair) for pair in zip(self.LABELS, styles, strict=True)]
-        self.update(Content("").join(labels))
-
-    async def on_click(self, event: events.Click) -> None:
-        offset = event.get_content_offset(self)
-        ends = accumulate(len(label) for label in self.LABELS)
-        if offset is not None:
-            number = 1 + sum(offset.x >= end for end in ends)
-            await self.run_action(f"screen.focus_pane({number})")
 
 
 class DebuggerScreen(Screen[None]):
@@ -73,16 +50,18 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
     def __init__(self) -> None:
         super().__init__()
         self._view = View(RunLog())
-        self._open = "ladder"
-        self._zoomed: str | None = None
+        self._layout = Layout()
 
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
         with Container(id="body"):
-            for number, (name, pane) in enumerate(PANES, start=1):
-                yield pane(id=name, number=number)
+            panes = {name: pane(id=name, number=at) for at, (name, pane) in enumerate(PANES, 1)}
+            panes[DIALS] = DialsPane(id=DIALS, number="s")
+            for name in (name for place in PLACES for name in place if name in panes):
+                yield panes[name]
                 if name == TRANSCRIPT:
                     yield TabStrip(id="tabs")
+        yield WatchStrip(id="watches")
         yield Static(id="too-small")
         yield Footer(compact=True, show_command_palette=False)
 
@@ -105,11 +84,18 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             self.query_one("#too-small", Static).update(
                 Content(f"{width}x{height} is too small: llm-inspect needs {wanted}")
             )
-        shown = visible_panes(wide=wide, opened=self._open, zoomed=self._zoomed)
-        for name, _ in PANES:
-            self.query_one(f"#{name}").display = name in shown
+        shown = self._layout.visible(wide=wide, tall=height >= TALL)
+        dials = self.query_one(DialsPane)
+        # Beside the ladder where there is room, else above what it turns.
+        body, above = self.query_one("#body"), self.query_one(LadderPane)
+        if wide:
+            body.move_child(dials, after=self.query_one("#tokens"))
+        else:
+            body.move_child(dials, before=above)
+        for pane in self.query(Pane):
+            pane.display = pane.id in shown
         self.set_class(len(shown) == 1, "-zoomed")
-        self.query_one(TabStrip).show(self._open)
+        self.query_one(TabStrip).show(self._layout.opened)
         # A pane that was hidden has an old picture, or none.
         self.call_after_refresh(self._show_panes)
 
@@ -126,27 +112,68 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             self.query_one(f"#{name}").focus()
 
     def _turn_to(self, name: str) -> None:
-        """Make room for a pane: below the transcript, or alone where one is zoomed."""
-        if name != TRANSCRIPT:
-            self._open = name
-        if self._zoomed:
-            self._zoomed = name
+        """Make room for a pane."""
+        self._layout.turn_to(name)
         self._lay_out()
 
     def action_zoom(self) -> None:
         """The focused pane alone, or all again."""
         focused = self.focused
-        name = focused.id if isinstance(focused, Pane) else self._open
-        self._zoomed = None if self._zoomed else name
+        name = focused.id if isinstance(focused, Pane) else self._layout.opened
+        self._layout.zoomed = None if self._layout.zoomed else name
         self._lay_out()
+
+    # --- trying -----------------------------------------------------------------------------------
+
+    def action_dials(self) -> None:
+        """Open the dials; or close them, and drop what was tried."""
+        if self.query_one(DialsPane).display:
+            self._layout.close(DIALS)
+            self._lay_out()
+            self.query_one(LadderPane).focus()
+            self.post_message(Try(None))
+        else:
+            self._turn_to(DIALS)
+            self.query_one(DialsPane).focus()
+
+    def action_turn(self, steps: int) -> None:
+        self.query_one(DialsPane).turn(steps)
+
+    def action_leap(self, steps: int) -> None:
+        self.query_one(DialsPane).turn(steps, far=True)
+
+    def action_stacks(self) -> None:
+        """The same logits in several samplers, in the ladder's place; or the ladder again."""
+        stacks = self.query_one(StacksPane)
+        if stacks.display:
+            self._layout.close("stacks")
+            self._lay_out()
+            self.query_one(LadderPane).focus()
+        else:
+            self._turn_to("stacks")
+            stacks.focus()
+
+    def action_draws(self, count: int) -> None:
+        """Draw many times from the final distribution at the cursor."""
+        shape = self.query_one(ShapePane)
+        self._turn_to("shape")
+        shape.focus()
+        shape.draw(count)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The dials' keys mean nothing while they are closed."""
+        if action in ("turn", "leap") and self.is_mounted:
+            return self.query_one(DialsPane).display
+        return super().check_action(action, parameters)
 
     # --- showing ----------------------------------------------------------------------------------
 
-    def show(self, view: View, busy_s: float | None) -> None:
+    def show(self, view: View, busy_s: float | None, watched: Watched) -> None:
         """Draw this view on every pane that can be seen."""
         self._view = view
         with self.app.batch_update():
             self.tick(view, busy_s)
+            self.query_one(WatchStrip).show(watched)
             self._show_panes()
 
     def tick(self, view: View, busy_s: float | None) -> None:
@@ -154,9 +181,14 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self.query_one(StatusLine).show(view, busy_s)
 
     def _show_panes(self) -> None:
-        for pane in self.query(Pane):
-            if pane.display and pane.size.area:
-                pane.show(self._view)
+        view = self._view
+        shown = [pane for pane in self.query(Pane) if pane.display and pane.size.area]
+        for pane in shown:
+            pane.show(view)
+        # An engine at full speed has better things to do.
+        lacking = view.step is not None and view.dense is None and view.settled
+        if lacking and any(pane.needs_dense(view) for pane in shown):
+            self.post_message(NeedDense(view.cursor))
 
     @on(Pane.Chosen)
     def _chosen(self, message: Pane.Chosen) -> None:

@@ -109,7 +109,7 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
     line["text"] = None if text is None else plain(text)
     if text is None:
         line["text_reason"] = _PART_OF_CHARACTER
-    _number(line, "raw_logprob", step.raw_logprob, _NO_LOGIT)
+    number(line, "raw_logprob", step.raw_logprob, _NO_LOGIT)
     line.update(
         final_prob=plain(step.final_prob),
         rank=step.rank,
@@ -117,7 +117,7 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
         entropy_final=plain(step.entropy_final),
         how=step.draw.how.value,
     )
-    _number(line, "u", step.draw.u, f"no randomness was used: {step.draw.how.value}")
+    number(line, "u", step.draw.u, f"no randomness was used: {step.draw.how.value}")
     line.update(
         low=plain(step.draw.low),
         high=plain(step.draw.high),
@@ -158,10 +158,10 @@ def end_line(
         "detail": plain(detail),
         "tokens": tokens,
     }
-    _number(line, "ttft_ms", speed.ttft_ms, "no token was drawn")
-    _number(line, "itl_ms", speed.itl_ms, _NO_GAP)
-    _number(line, "tps", speed.tps, _NO_GAP)
-    _number(line, "prefill_tps", speed.prefill_tps, "the prompt was not read")
+    number(line, "ttft_ms", speed.ttft_ms, "no token was drawn")
+    number(line, "itl_ms", speed.itl_ms, _NO_GAP)
+    number(line, "tps", speed.tps, _NO_GAP)
+    number(line, "prefill_tps", speed.prefill_tps, "the prompt was not read")
     line["warmup_steps"] = speed.warmup_steps
     if prefill is not None:
         line["prompt_computed"], line["prompt_cached"] = prefill.computed, prefill.cached
@@ -196,7 +196,7 @@ def top_list(top: TopTable, stages: Sequence[StageTrace]) -> list[dict[str, Any]
     rows = []
     for row, token in enumerate(top.tokens):
         line: dict[str, Any] = {"id": token.id, "token_bytes": token.bytes.hex()}
-        _number(line, "raw_logprob", float(top.raw_logprobs[row]), _NO_LOGIT)
+        number(line, "raw_logprob", float(top.raw_logprobs[row]), _NO_LOGIT)
         line["final_prob"] = plain(float(top.probs[-1, row]))
         line["cut_by"] = cut_name(int(top.cut_by[row]), stages)
         line["rank"] = int(top.ranks[row])
@@ -255,8 +255,8 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _number(line: dict[str, Any], name: str, value: float | None, reason: str) -> None:
-    """Set ``line[name]``, and a reason beside it where the value is no number."""
+def number(line: dict[str, Any], name: str, value: float | None, reason: str) -> None:
+    """Set ``line[name]``, and ``reason`` beside it where the value is no number."""
     line[name] = plain(value)
     if line[name] is None:
         line[f"{name}_reason"] = reason
@@ -274,6 +274,6 @@ def _time(timing: StepTiming) -> dict[str, Any]:
 
 def _kv(kv: KVState) -> dict[str, Any]:
     line: dict[str, Any] = {"seen": kv.seen, "stored": kv.stored}
-    _number(line, "bytes", kv.nbytes, "this model has no such cache")
+    number(line, "bytes", kv.nbytes, "this model has no such cache")
     line.update(computed=kv.computed, cached=kv.cached, block_size=kv.block_size)
     return line

@@ -1,0 +1,141 @@
+"""The breakpoints and watches of the run on screen: counted, looked for, and evaluated there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.breakpoints import Breakpoint, Breakpoints
+from engine.commands import SetBreakpoints
+from engine.conditions import Condition, Untold
+from engine.records import PromptRecord
+from engine.step_figures import Value
+from engine.trail import Moment, Trail
+from inspector.view import ROOT, RunLog
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A breakpoint as it stands at the cursor. ``here`` is None where it cannot be told."""
+
+    point: Breakpoint
+    here: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A watched expression and its value at the cursor."""
+
+    text: str
+    value: Value | Untold
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """All that is to be shown of breakpoints and watches at one cursor."""
+
+    marks: tuple[Mark, ...] = ()
+    watches: tuple[Watch, ...] = ()
+    at_prompt: bool = False
+    """Whether the cursor is where nothing was drawn, so that there is nothing to tell."""
+
+    def __bool__(self) -> bool:
+        return bool(self.marks or self.watches)
+
+
+class Breaks:
+    """What stops the run of ``log``, and what is shown of it at every step."""
+
+    def __init__(self, log: RunLog) -> None:
+        self.points = Breakpoints()
+        self.watches: list[Condition] = []
+        self._news: list[str] = []
+        self._log = log
+        self._trail: tuple[PromptRecord, Trail] | None = None
+
+    def take_over(self, command: SetBreakpoints) -> None:
+        """Have exactly these. Raises ConditionError."""
+        self.points = Breakpoints(command.points)
+        self.watches = [Condition(text) for text in command.watches]
+
+    @property
+    def command(self) -> SetBreakpoints:
+        """What the engine has to know."""
+        return SetBreakpoints(tuple(self.points), tuple(one.text for one in self.watches))
+
+    def watch(self, text: str, *, instead_of: str = "") -> None:
+        """Watch an expression, each only once. Raises ConditionError."""
+        condition = Condition(text)
+        texts = [one.text for one in self.watches]
+        if instead_of in texts:
+            self.watches[texts.index(instead_of)] = condition
+        elif condition.text not in texts:
+            self.watches.append(condition)
+
+    def unwatch(self, text: str) -> None:
+        """Watch an expression no longer."""
+        self.watches = [one for one in self.watches if one.text != text]
+
+    # --- along the run ------------------------------------------------------------------------
+
+    def reached(self, node: int) -> bool:
+        """Count what a step that was reached hits; whether the run stops there."""
+        moment = self.moment(node) if self.points else None
+        if moment is None:
+            return False
+        verdict = self.points.check(moment)
+        self._news.extend(verdict.news)
+        return bool(verdict.stops)
+
+    def take_news(self) -> list[str]:
+        """Lines for the user that have not been shown yet."""
+        news, self._news = self._news, []
+        return news
+
+    def before(self, node: int) -> int | None:
+        """The last node before ``node`` on its branch where a breakpoint strikes, counted there."""
+        moment = self.moment(node)
+        while moment is not None and (moment := moment.previous) is not None:
+            if self.points.struck(moment):
+                self.points.check(moment)
+                return moment.step.node
+        return None
+
+    # --- at the cursor ------------------------------------------------------------------------
+
+    def watched(self, node: int) -> Watched:
+        """Breakpoints and watches as they stand at a node."""
+        if not (self.points or self.watches):
+            return Watched()
+        moment = self.moment(node)
+        return Watched(
+            tuple(Mark(one, self._here(one, moment)) for one in self.points),
+            tuple(Watch(one.text, _value(one, moment)) for one in self.watches),
+            at_prompt=moment is None,
+        )
+
+    def _here(self, point: Breakpoint, moment: Moment | None) -> bool | None:
+        if moment is None:
+            return None
+        try:
+            return self.points.strikes(point.number, moment)
+        except Untold:
+            return None
+
+    def moment(self, node: int) -> Moment | None:
+        """The moment of a node; None at the prompt."""
+        prompt = self._log.prompt
+        if prompt is None or node == ROOT or node not in self._log.nodes:
+            return None
+        if self._trail is None or self._trail[0] is not prompt:
+            facts = self._log.facts
+            self._trail = prompt, Trail(prompt, facts.vocab_size if facts else None)
+        return self._trail[1].at(self._log.nodes, node)
+
+
+def _value(one: Condition, moment: Moment | None) -> Value | Untold:
+    if moment is None:
+        return Untold("no token was drawn here")
+    try:
+        return one.value(moment)
+    except Untold as reason:
+        return reason

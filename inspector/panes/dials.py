@@ -1,0 +1,406 @@
+"""The sampler's dials: the chain at the cursor in its order, to be turned and looked at.
+
+Nothing here changes the run. Every turn posts ``Try`` with another chain, which the other panes
+then show; ``a`` makes it the run's own. The rest of the table is the settings in force: every dial
+there is, its value, and where the value came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.content import Content
+from textual.events import Blur, Key, Paste
+
+from engine.records import How, StepRecord
+from engine.sampling.chain import PRESETS, Chain
+from engine.sampling.stages import DIALS, STAGES
+from engine.text import visible
+from inspector import keys
+from inspector.messages import Try
+from inspector.panes.base import Pane, Rows
+from inspector.panes.cells import token_text
+from inspector.panes.dial_rows import (
+    DialRow,
+    columns,
+    dial_line,
+    dial_rows,
+    rest_heading,
+    stage_line,
+    titles,
+)
+from inspector.panes.dial_scales import moved, scale_of
+from inspector.panes.figures import cut, fit, muted
+from inspector.panes.rerun import Run, token_of, what_if
+from inspector.view import View
+from inspector.whatif import (
+    absent_stages,
+    as_recorded,
+    hypothetical,
+    inserted,
+    parsed,
+    recorded_chain,
+    settings_at,
+    shifted,
+    stage_in,
+    turned,
+    value_in,
+    without,
+)
+
+_TRIED, _DRAWN = "$estimated bold", "$bar-drawn $bar-drawn-style"
+_TALL, _LOW = 11, 5
+"""Pane heights from which there are a head and three lines below, or two; else one."""
+
+
+class DialsPane(Pane):
+    """The dials. ``turn`` is for the screen, whose keys work from any pane."""
+
+    NAME: ClassVar[str] = "Dials"
+    SELECTABLE: ClassVar[bool] = True
+    HELP = """
+Try other sampler settings on the token under the cursor. The ladder shows at once what they would
+have done with **the same logits and the same dice**; no pass is run, and the record stays as it
+is. Walk through the text with **b** and **n**: what is tried is tried there too.
+
+**up**, **down** choose a dial. **-** **+** turn it, **<** **>** turn it far. **enter**, or a
+digit, writes a value. **0** puts it back as recorded. **i** puts a stage in, **o** takes one out,
+**{** **}** move it earlier or later.
+
+**a** lets the run go on with these settings from the next token, **A** from this one. **s** closes
+the dials and drops what was tried.
+
+Before a dial's name: **\\*** differs from the record, **+** put in, **✂** taken out, **!** a value
+in use that nobody asked for.
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.TRYING, *keys.DIALS]
+
+    def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
+        super().__init__(id=id, number=number)
+        self._table: list[DialRow] = []
+        self._core = 0
+        self._stages: list[str] | None = None
+        self._dial = ""
+        self._typed: str | None = None
+        self._error = ""
+
+    # --- lines --------------------------------------------------------------------------------
+
+    def header(self, view: View, width: int) -> Sequence[Content]:
+        chain = self._chain
+        settings = settings_at(view)
+        self._table = []
+        if chain is not None:
+            dials = settings.dials if settings is not None else {}
+            self._table = dial_rows(chain, recorded_chain(view), dials)
+        self._core = sum(row.core for row in self._table)
+        if self._stages is not None and chain is not None:
+            self._stages = absent_stages(chain)
+        elif self._dial:
+            self._find(self._dial)
+        if self._height < _TALL:
+            return ()
+        if self._stages is not None:
+            return [Content.styled(cut(Content("   stage to put in"), width).plain, "$title")]
+        return [titles(columns(width), width)]
+
+    def rows(self, view: View, width: int, height: int) -> Rows:
+        if self._stages is not None:
+            return [stage_line(name, width) for name in self._stages]
+        if not self._table:
+            return [muted(" this chain runs in the engine only: nothing can be tried on it")]
+        at = columns(width)
+        lines = [
+            dial_line(row, at, self._typed if row.dial.name == self._dial else None)
+            for row in self._table
+        ]
+        if self._core < len(lines):
+            lines.insert(self._core, rest_heading(width))
+        return lines
+
+    def footer(self, view: View, width: int) -> Sequence[Content]:
+        lines = [cut(self._outcome(view), width)]
+        if self._height >= _LOW:
+            lines.append(cut(self._about(), width))
+        if self._height >= _TALL:
+            lines.append(_hints(view, width, writing=self._typed is not None))
+        return lines
+
+    def subtitle(self, view: View) -> Content:
+        chain = self._chain
+        if chain is None:
+            return Content("")
+        return Content(f"{chain.preset}: {PRESETS[chain.preset].title}")
+
+    def tries(self, view: View) -> bool:
+        return hypothetical(view)
+
+    def needs_dense(self, view: View) -> bool:
+        return True
+
+    @property
+    def _height(self) -> int:
+        return self.scrollable_content_region.height
+
+    @property
+    def _chain(self) -> Chain | None:
+        return self.view.what_if or recorded_chain(self.view)
+
+    def _outcome(self, view: View) -> Content:
+        """What the same dice would have drawn."""
+        if self._error:
+            return Content.styled(f" ! {visible(self._error)}", "$error bold")
+        step = view.step
+        if step is None:
+            return muted(" no token here: step once, or apply and begin with these settings")
+        if not hypothetical(view):
+            return Content(" ") + _drawn(step) + muted(" · turn a dial to see what it would do")
+        found = what_if(view)
+        if not isinstance(found, Run):
+            asked = " · the engine is asked for the rest" if view.dense is None else ""
+            return Content.styled(f" ! {visible(found or '')}{asked}", _TRIED)
+        return Content(" ") + _would(view, step, found)
+
+    def _about(self) -> Content:
+        """The chosen dial in words."""
+        if self._stages is not None:
+            name = self._stages[self.selected] if self.selected < len(self._stages) else ""
+            about = STAGES[name].__doc__ if name else "every stage is in the chain"
+            return muted(" " + " ".join((about or "").split()))
+        row = self._row
+        if row is None:
+            return Content("")
+        dial = row.dial
+        note = next((one for one in self._notes if one.startswith(f"{dial.name}=")), "")
+        if note and not row.source.startswith("off"):
+            return muted(f" {note}")
+        unit = f" {dial.unit}" if dial.unit else ""
+        return muted(f" {dial.name}: {dial.summary} · {dial.range_text}{unit}")
+
+    @property
+    def _notes(self) -> Sequence[str]:
+        settings = settings_at(self.view)
+        return settings.notes if settings is not None else ()
+
+    # --- which row ----------------------------------------------------------------------------
+
+    @property
+    def _row(self) -> DialRow | None:
+        """The chosen dial; None on the heading between the two parts."""
+        index = self.selected - (self.selected > self._core)
+        on_heading = self.selected == self._core and self._core < len(self._table)
+        if self._stages is not None or on_heading or not 0 <= index < len(self._table):
+            return None
+        return self._table[index]
+
+    def _find(self, dial: str) -> None:
+        """Keep a dial chosen whose row has moved."""
+        for index, row in enumerate(self._table):
+            if row.dial.name == dial:
+                self.selected = index + (index >= self._core)
+                return
+
+    def select(self, row: int) -> None:
+        heading = self._core if self._stages is None and self._core < len(self._table) else -1
+        if row == heading:
+            row += 1 if row >= self.selected else -1
+        if row != self.selected:
+            self._stop_writing()
+        super().select(row)
+        chosen = self._row
+        self._dial = chosen.dial.name if chosen is not None else ""
+        self.rebuild()
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        chosen = self._row
+        self._dial = chosen.dial.name if chosen is not None else ""
+
+    def clicked(self, row: int, x: int) -> None:
+        self.select(row)
+        at, chosen = columns(self.scrollable_content_region.width), self._row
+        if self._stages is not None or chosen is None:
+            if self._stages is not None:
+                self.action_choose()
+        elif at.buttons and chosen.dial.numeric and x in (at.minus, at.plus):
+            self.turn(1 if x == at.plus else -1)
+        elif at.value_at <= x < at.value_at + at.value:
+            self.action_choose()
+
+    # --- turning ------------------------------------------------------------------------------
+
+    def turn(self, steps: int, *, far: bool = False) -> None:
+        """Turn the chosen dial; where its stage is in no chain, put it in first."""
+        row, chain = self._row, self._chain
+        if row is None or chain is None:
+            return
+        self._stop_writing()
+        if not row.dial.numeric:
+            self.action_choose()
+        elif stage_in(chain, row.stage) is None:
+            self._try(lambda: turned(chain, row.dial.name, _start(row)))
+        else:
+            value = moved(row.dial, row.value, steps, far=far)
+            self._try(lambda: turned(chain, row.dial.name, value))
+
+    def _try(self, change: Callable[[], Chain]) -> None:
+        """Post another chain, unless a value is not possible."""
+        self._error = ""
+        try:
+            chain = change()
+        except ValueError as error:
+            self._error = str(error)
+            self.rebuild()
+            return
+        same = chain == recorded_chain(self.view)
+        self.post_message(Try(None if same else chain))
+
+    def action_reset(self) -> None:
+        """The dial as recorded; once it is, its stage: its place, or whether it is there."""
+        row, chain, recorded = self._row, self._chain, recorded_chain(self.view)
+        if row is None or chain is None or recorded is None:
+            return
+        old, now = value_in(recorded, row.dial.name), value_in(chain, row.dial.name)
+        if old is not None and now is not None and old != now:
+            self._try(lambda: turned(chain, row.dial.name, old))
+        else:
+            self._try(lambda: as_recorded(chain, recorded, row.stage))
+
+    def action_out(self) -> None:
+        """Take the stage out of the chain, or put it back as it was."""
+        row, chain, recorded = self._row, self._chain, recorded_chain(self.view)
+        if row is None or chain is None:
+            return
+        if stage_in(chain, row.stage) is not None:
+            self._try(lambda: without(chain, row.stage))
+        elif recorded is not None and stage_in(recorded, row.stage) is not None:
+            self._try(lambda: as_recorded(chain, recorded, row.stage))
+
+    def action_shift(self, by: int) -> None:
+        """Move the stage in the chain."""
+        row, chain = self._row, self._chain
+        if row is not None and chain is not None:
+            self._try(lambda: shifted(chain, row.stage, by))
+
+    def action_insert(self) -> None:
+        """Open the list of stages that are not in the chain, or close it."""
+        chain = self._chain
+        if chain is None:
+            return
+        self._stop_writing()
+        self._stages = None if self._stages is not None else absent_stages(chain)
+        self.selected = 0
+        self.scroll_to(y=0, animate=False)
+        self.rebuild()
+
+    def action_choose(self) -> None:
+        """Write the value of the dial; in the list of stages, put the chosen one in."""
+        chain = self._chain
+        if chain is not None and self._stages is not None and self.selected < len(self._stages):
+            name = self._stages[self.selected]
+            first = STAGES[name].dials[0]
+            values = {first.name: scale_of(first).start} if first.numeric else {}
+            self._stages, self._dial = None, first.name
+            self._try(lambda: inserted(chain, name, values))
+            if not first.numeric:
+                self._typed = ""
+        elif self._row is not None:
+            self._typed = "" if self._row.dial.numeric else str(self._row.value)
+            self.rebuild()
+
+    # --- writing a value ----------------------------------------------------------------------
+
+    def _stop_writing(self) -> None:
+        self._typed, self._error = None, ""
+
+    def on_blur(self, event: Blur) -> None:
+        if self._typed is not None:
+            self._stop_writing()
+            self.rebuild()
+
+    def on_paste(self, event: Paste) -> None:
+        if self._typed is not None:
+            event.stop()
+            self._typed += event.text
+            self.rebuild()
+
+    def on_key(self, event: Key) -> None:
+        """While a value is written, keys are letters; a digit begins one."""
+        row = self._row
+        if self._typed is None:
+            digit = event.character is not None and event.character in "123456789."
+            if not digit or row is None or not row.dial.numeric:
+                return
+            self._typed = ""
+        event.stop()
+        event.prevent_default()
+        self._error = ""
+        if event.key in ("enter", "up", "down"):
+            self._written(self._typed)
+        elif event.key == "backspace" and self._typed:
+            self._typed = self._typed[:-1]
+        elif event.key in ("escape", "backspace", "tab", "shift+tab"):
+            self._stop_writing()
+        elif event.is_printable and event.character is not None:
+            self._typed += event.character
+        self.rebuild()
+
+    def _written(self, text: str) -> None:
+        """Take the value that was written. An empty one leaves a number as it was."""
+        row, chain = self._row, self._chain
+        if row is None or chain is None or (row.dial.numeric and not text.strip()):
+            self._stop_writing()
+            return
+        vocabulary = self.view.log.vocabulary
+        self._try(lambda: turned(chain, row.dial.name, parsed(row.dial.name, text, vocabulary)))
+        if not self._error:
+            self._typed = None
+
+
+def _start(row: DialRow) -> float | int:
+    """The value at which a dial that was off begins: that of the record, or one people use."""
+    if row.was is not None and isinstance(row.was, int | float):
+        return row.was
+    return scale_of(DIALS[row.dial.name][1]).start
+
+
+def _drawn(step: StepRecord) -> Content:
+    """What the record has."""
+    word = "you chose ● " if step.draw.how is How.FORCED else "drew ● "
+    return Content(word) + token_text(step.token, _DRAWN)
+
+
+def _would(view: View, step: StepRecord, found: Run) -> Content:
+    """What the same dice would have drawn, and what is left to draw from."""
+    token = token_text(token_of(view, found.draw.token_id), _TRIED)
+    if found.draw.token_id == step.token.id:
+        said = Content.styled("would draw ○ ", _TRIED) + token + muted(" all the same")
+    else:
+        said = Content.styled("would draw ○ ", _TRIED) + token + Content(" instead of ● ")
+        said += token_text(step.token, _DRAWN)
+    survivors, before = len(found.ladder.final), step.stages[-1].survivors if step.stages else 0
+    said += muted(f" · {survivors:,} tokens left")
+    if before and before != survivors:
+        said += muted(f", not {before:,}")
+    if found.draw.u is not None:
+        said += muted(f" · same u {found.draw.u:.5f}")
+    return said
+
+
+def _hints(view: View, width: int, *, writing: bool) -> Content:
+    """What the keys do now."""
+    if writing:
+        return muted(" enter takes the value · backspace on nothing leaves it as it was")
+    if not hypothetical(view):
+        return fit(
+            width,
+            muted(" - + turn · enter or a digit writes · i insert · o out · { } move · s close"),
+            muted(" - + turn · enter writes · i insert · o out · s close"),
+        )
+    return fit(
+        width,
+        muted(" a: so from the next token on · A: from this one · 0 as recorded · s drops it"),
+        muted(" a from the next token · A from here · s drops it"),
+    )

@@ -1,0 +1,104 @@
+"""Several samplers on one distribution, as a table: what each keeps, and where they part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual.content import Content
+
+from engine.records import Draw, Token
+from engine.sampling.presets import PRESETS
+from engine.sampling.stacks import Disagreement, StackColumn, StackComparison
+from engine.text import visible
+from inspector.panes.bars import FIGURE, share
+from inspector.panes.cells import left, right, token_parts, token_text
+from inspector.panes.figures import MUTED, cut, heading, muted
+
+CUT, DRAWN = "✂", "●"
+_NAME, _KEPT, _ENTROPY, _TEXT = 9, 8, 8, 14
+_CELLS = 8
+_DRAWN = "$bar-drawn $bar-drawn-style"
+
+Namer = Callable[[int], Token | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A comparison, and what each stack draws with the same dice (None where one refused)."""
+
+    found: StackComparison
+    draws: tuple[Draw | None, ...]
+
+
+def stack_line(column: StackColumn, draw: Draw | None, name: Namer, width: int) -> Content:
+    """One stack: how many tokens it keeps, and what it draws."""
+    head = (left(column.preset, _NAME) + " ", "bold")
+    if column.ladder is None or draw is None:
+        return cut(Content.assemble(" ", head, (f"✗ {visible(column.error)}", "$error")), width)
+    kept = right(f"{len(column.ladder.final):,}", _KEPT)
+    entropy = right(f"{column.ladder.final.entropy:.2f}", _ENTROPY)
+    line = Content.assemble(" ", head, f"{kept}{entropy}  ", (f"{DRAWN} ", _DRAWN))
+    return cut(line + token_text(name(draw.token_id), _DRAWN), width)
+
+
+def order_line(column: StackColumn, width: int) -> Content:
+    """The stack's chain in its own order, and which dials it was given in vain."""
+    spec = column.chain.spec if column.chain is not None else ""
+    lacks = f" · has no {', '.join(column.ignored)}" if column.ignored else ""
+    return cut(muted(f" {column.preset}: {visible(spec)}{lacks}"), width)
+
+
+def title_line(width: int) -> Content:
+    """The names of the stacks' columns."""
+    text = f" {left('stack', _NAME)} {right('kept', _KEPT)}{right('nats', _ENTROPY)}  same dice draw"
+    return cut(Content.styled(text, "$title").stylize("underline"), width)
+
+
+def parting_titles(columns: Sequence[StackColumn], count: int, width: int) -> list[Content]:
+    """Above the tokens on which they part."""
+    names = "".join(f" {left(_short(one.preset), _CELLS - 1)}" for one in columns)
+    line = Content.styled(f" {right('raw p', FIGURE + 1)} {names} token", "$title")
+    title = f"They part on {count:,} {'token' if count == 1 else 'tokens'}"
+    return [heading(title, width), cut(line.stylize("underline"), width)]
+
+
+def _short(preset: str) -> str:
+    return preset[: _CELLS - 1]
+
+
+def parting_line(
+    row: Disagreement, columns: Sequence[StackColumn], token: Token | None, width: int
+) -> Content:
+    """One token: its final probability where it was kept, else the stage that cut it."""
+    parts: list[tuple[str, str]] = [(f" {right(share(row.raw_prob), FIGURE + 1)} ", MUTED)]
+    for column, kept, probability, reason in zip(
+        columns, row.kept, row.final_probs, row.reasons, strict=True
+    ):
+        if kept:
+            parts.append((f" {left(share(probability), _CELLS - 1)}", ""))
+        else:
+            by = "✗" if column.ladder is None else f"{CUT} {_stage(reason)}"
+            parts.append((f" {left(by, _CELLS - 1)}", "$cut $cut-style"))
+    return cut(Content.assemble(*parts, " ", *token_parts(token)), width)
+
+
+def _stage(reason: str) -> str:
+    """The stage's name out of an explanation: ``cut by top_p=0.95: …``."""
+    return reason.removeprefix("cut by ").removeprefix("forbidden by ").partition("=")[0]
+
+
+def reasons(row: Disagreement, columns: Sequence[StackColumn], width: int) -> list[Content]:
+    """Why each stack that cut the token did, a line each; stacks that agree share one."""
+    grouped: dict[str, list[str]] = {}
+    for column, kept, reason in zip(columns, row.kept, row.reasons, strict=True):
+        grouped.setdefault("kept" if kept else reason, []).append(column.preset)
+    return [
+        cut(Content.assemble((f" {', '.join(names)}: ", "bold"), (visible(why), MUTED)), width)
+        for why, names in grouped.items()
+    ]
+
+
+def notes(preset: str) -> tuple[str, ...]:
+    """What is peculiar to a stack."""
+    return PRESETS[preset].notes

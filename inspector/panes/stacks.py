@@ -1,0 +1,159 @@
+"""The same logits in several stacks, side by side: what each keeps, and the tokens they part on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from engine.records import DenseLogits, StepRecord
+from engine.sampling.candidates import SamplingError
+from engine.sampling.chain import PRESETS, Chain, SpecError
+from engine.sampling.stacks import StackComparison, compare_stacks
+from engine.sampling.stages import Value
+from engine.text import visible
+from inspector.panes.base import Pane, Rows
+from inspector.panes.figures import cut, muted
+from inspector.panes.rerun import WAITING, context_of, token_of
+from inspector.panes.stack_rows import (
+    Compared,
+    order_line,
+    parting_line,
+    parting_titles,
+    reasons,
+    stack_line,
+    title_line,
+)
+from inspector.view import RunLog, View
+from inspector.whatif import hypothetical, recorded_chain, values_of
+
+_MOST = 64
+_REASONS = 4
+"""Lines below for why the stacks did what they did to the selected token."""
+_TALL = 20
+
+
+@lru_cache(maxsize=4)
+def _compared(
+    log: RunLog, step: StepRecord, dense: DenseLogits, dials: tuple[tuple[str, Value], ...]
+) -> Compared:
+    context = context_of(View(log, step.node), step)
+    found = compare_stacks(dense.logits, dict(dials), context, limit=_MOST)
+    draws = tuple(
+        one.chain.choose(one.ladder, context)
+        if one.chain is not None and one.ladder is not None
+        else None
+        for one in found.columns
+    )
+    return Compared(found, draws)
+
+
+class StacksPane(Pane):
+    """The presets, and below them the tokens that some keep and others cut."""
+
+    NAME: ClassVar[str] = "Stacks"
+    SELECTABLE: ClassVar[bool] = True
+    HELP = """
+The logits under the cursor, given to six samplers with the **same dial values and the same dice**.
+They differ in the order of their stages and in their rules for ties, borders and temperature 0.
+Below are the tokens that some keep and others cut; for the selected one it says why.
+
+**o** gives each stack its own defaults instead, as somebody who sets nothing gets them. **p** goes
+back to the ladder.
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "o",
+            "own",
+            "Own defaults",
+            id="stacks.own-defaults",
+            tooltip="The same dials in every stack, or each stack's own defaults",
+        ),
+    ]
+
+    def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
+        super().__init__(id=id, number=number)
+        self._own = False
+        self._compared: Compared | str = ""
+
+    # --- lines --------------------------------------------------------------------------------
+
+    def header(self, view: View, width: int) -> Sequence[Content]:
+        self._compared = self._compare(view)
+        if isinstance(self._compared, str):
+            return ()
+        found, draws = self._compared.found, self._compared.draws
+        name = partial(token_of, view)
+        lines = [cut(muted(f" {self._given(view)}"), width), title_line(width)]
+        for column, draw in zip(found.columns, draws, strict=True):
+            lines.append(stack_line(column, draw, name, width))
+        return [*lines, *parting_titles(found.columns, found.disagreeing, width)]
+
+    def rows(self, view: View, width: int, height: int) -> Rows:
+        if isinstance(self._compared, str):
+            return [muted(f" {self._compared}")]
+        found = self._compared.found
+        name = partial(token_of, view)
+        lines = [
+            parting_line(row, found.columns, name(row.token_id), width)
+            for row in found.disagreements
+        ]
+        if found.disagreeing > len(lines):
+            lines.append(muted(f" and {found.disagreeing - len(lines):,} less likely ones"))
+        return lines or [muted(" all keep the same tokens")]
+
+    def footer(self, view: View, width: int) -> Sequence[Content]:
+        if isinstance(self._compared, str) or self.scrollable_content_region.height < _TALL:
+            return ()
+        found = self._compared.found
+        lines: list[Content] = []
+        if self.selected < len(found.disagreements):
+            lines = reasons(found.disagreements[self.selected], found.columns, width)
+        elif found.columns:
+            lines = [order_line(one, width) for one in found.columns]
+        return [*lines[:_REASONS], *[Content("")] * (_REASONS - len(lines))]
+
+    def subtitle(self, view: View) -> Content:
+        return Content("each stack's own defaults" if self._own else "the same dials for all")
+
+    def tries(self, view: View) -> bool:
+        return hypothetical(view) and not self._own and not isinstance(self._compared, str)
+
+    def needs_dense(self, view: View) -> bool:
+        return True
+
+    def _given(self, view: View) -> str:
+        """The dials that all stacks were given."""
+        dials = self._dials(view)
+        if not dials:
+            return "no dial is set: every stack has its own defaults"
+        return visible(" ".join(f"{name}={value}" for name, value in dials.items()))
+
+    def _dials(self, view: View) -> Mapping[str, Value]:
+        chain: Chain | None = view.what_if or recorded_chain(view)
+        return {} if self._own or chain is None else values_of(chain)
+
+    def _compare(self, view: View) -> Compared | str:
+        """The comparison, or in words why there is none."""
+        step = view.step
+        if step is None:
+            return "no token drawn yet: step to draw the first"
+        if not view.settled:
+            return WAITING
+        if view.dense is None:
+            return "this needs the whole logits of the step: the engine is asked for them"
+        try:
+            dials = tuple(self._dials(view).items())
+            return _compared(view.log, step, view.dense, dials)
+        except (SamplingError, SpecError) as error:
+            return str(error)
+
+    # --- keys ---------------------------------------------------------------------------------
+
+    def action_own(self) -> None:
+        """The same dials in every stack, or each one's own defaults."""
+        self._own = not self._own
+        self.rebuild()

@@ -1,0 +1,121 @@
+"""Which panes are on screen: everything where there is room, two or three where there is not.
+
+In the wide layout the screen has six places. Some are shared: the pane that was opened last has
+the place. In the compact layout there is the transcript, and one other pane below it; while the
+dials are open they stand above that pane, so that what they do is seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from textual import events
+from textual.content import Content
+from textual.widgets import Static
+
+from inspector.panes.registry import PANES
+
+TRANSCRIPT, LADDER, DIALS = "transcript", "ladder", "dials"
+PLACES: tuple[tuple[str, ...], ...] = (
+    (TRANSCRIPT,),
+    (LADDER, "stacks"),
+    ("tokens", DIALS),
+    ("kv",),
+    ("prefill",),
+    ("gauges", "shape"),
+)
+"""The places of the wide layout, row by row; who comes first in one has it at the start."""
+
+TURNED_BY_DIALS = (LADDER, "stacks", "shape")
+"""Panes that show at once what a turned dial does."""
+
+TALL = 34
+"""Lines from which the compact layout has room for the transcript beside the dials."""
+
+
+@dataclass
+class Layout:
+    """What was opened, and what is on screen because of it."""
+
+    opened: str = LADDER
+    """In the compact layout, the pane below."""
+    zoomed: str | None = None
+    dials: bool = False
+    _holders: dict[tuple[str, ...], str] = field(
+        default_factory=lambda: {place: place[0] for place in PLACES}
+    )
+
+    def turn_to(self, name: str) -> None:
+        """Make room for a pane: in its place, below the transcript, or alone where one is."""
+        place = next(place for place in PLACES if name in place)
+        self._holders[place] = name
+        if DIALS in place:
+            self.dials = name == DIALS
+        if name == DIALS:
+            self.opened = self.opened if self.opened in TURNED_BY_DIALS else LADDER
+        elif name != TRANSCRIPT:
+            self.opened = name
+        if self.zoomed:
+            self.zoomed = name
+
+    def close(self, name: str) -> None:
+        """Give a pane's place back to the one it belongs to."""
+        place = next(place for place in PLACES if name in place)
+        self._holders[place] = place[0]
+        if name == DIALS:
+            self.dials = False
+        if self.opened == name:
+            self.opened = place[0]
+        if self.zoomed == name:
+            self.zoomed = None
+
+    def visible(self, *, wide: bool, tall: bool = False) -> set[str]:
+        """The panes on screen."""
+        if self.zoomed:
+            return {self.zoomed}
+        if wide:
+            return set(self._holders.values())
+        if self.dials and self.opened in TURNED_BY_DIALS:
+            return {DIALS, self.opened, *([TRANSCRIPT] if tall else [])}
+        return {TRANSCRIPT, self.opened}
+
+
+class TabStrip(Static):
+    """In the compact layout: which panes there are, and which one is open below."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._labels: list[str] = []
+        self._active = ""
+
+    def show(self, active: str) -> None:
+        """Mark the pane that is open."""
+        self._active = active
+        self._labels = tab_labels(self.content_size.width)
+        styles = ["bold reverse" if name == active else "$cut" for name, _ in PANES]
+        pairs = zip(self._labels, styles, strict=True)
+        self.update(Content("").join(Content.styled(*pair) for pair in pairs))
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.show(self._active)
+
+    async def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        ends = accumulate(len(label) for label in self._labels)
+        if offset is not None:
+            number = 1 + sum(offset.x >= end for end in ends)
+            await self.run_action(f"screen.focus_pane({number})")
+
+
+def tab_labels(width: int) -> list[str]:
+    """The panes' names as they fit: whole, closer together, shortened, or as digits alone."""
+    names = [pane.NAME for _, pane in PANES]
+    variants = (
+        [f" {number} {name} " for number, name in enumerate(names, start=1)],
+        [f"{number} {name} " for number, name in enumerate(names, start=1)],
+        [f"{number} {name[:5]} " for number, name in enumerate(names, start=1)],
+        [f"{number} {name[:2]} " for number, name in enumerate(names, start=1)],
+    )
+    fitting = (one for one in variants if sum(map(len, one)) <= width + 1)
+    return next(fitting, [f" {number} " for number in range(1, len(names) + 1)])
