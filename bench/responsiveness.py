@@ -31,12 +31,17 @@ COLUMNS, LINES = 160, 48
 PROMPT = "Once upon a time"
 
 
-ZOOMED, UNZOOMED = b"submit to first token id", b"3 Tokens"
-"""What only the zoomed gauges pane says, and what is only there when it is not alone."""
+KEYS = {
+    "step along, step back": (("n", b"position 4"), ("b", b"no token drawn yet: step")),
+    "zoom, unzoom": (("z", b"submit to first token id"), ("z", b"3 Tokens")),
+}
+"""Pairs of keys, each with text that is written only when its effect is painted: the place of the
+first token and the words where there is none (all panes change with the cursor); what the gauges
+pane says only when it has the whole screen, and a title that is hidden then."""
 
 
 class Terminal:
-    """The program in a pseudo-terminal, and what it wrote since the last key; ends with the block."""
+    """The program in a pseudo-terminal, and what it wrote since the last key."""
 
     def __init__(self, *arguments: str) -> None:
         self.written = b""
@@ -97,29 +102,42 @@ def first_paints(starts: int, arguments: list[str]) -> list[float]:
     return figures
 
 
-def key_paints(keys: int, arguments: list[str]) -> list[float]:
-    """Milliseconds from key to paint while the engine runs, one figure a key."""
-    figures = []
-    with Terminal(PROMPT, "--max-tokens", "4000", *arguments) as terminal:
+def key_paints(keys: int, arguments: list[str]) -> dict[str, list[float]]:
+    """Milliseconds from key to paint while the engine runs, one figure a key, by what it does."""
+    figures: dict[str, list[float]] = {name: [] for name in KEYS}
+    with Terminal(PROMPT, "--max-tokens", "8000", *arguments) as terminal:
         terminal.wait(b"ready", 120)
-        terminal.press("6")
-        terminal.press("c")
+        for key in "6c":
+            terminal.press(key)
         terminal.wait(b"running", 30)
+        # The cursor leaves the tip, so that only a key changes what the panes show of it.
+        terminal.press("g")
         terminal.drain(1.0)
-        for count in range(keys):
-            # Zoom hides and shows all other panes: the largest repaint that a key can ask for.
-            pressed = terminal.press("z")
-            seen = terminal.wait(UNZOOMED if count % 2 else ZOOMED, 10)
-            figures.append((seen - pressed) * 1000)
-            # Keys come at any moment of a frame, not always at its beginning.
-            terminal.drain(0.1 + 0.013 * (count % 7))
+        for name, pair in KEYS.items():
+            for count in range(keys):
+                key, effect = pair[count % 2]
+                pressed = terminal.press(key)
+                figures[name].append((terminal.wait(effect, 10) - pressed) * 1000)
+                # Keys come at any moment of a frame, not always at its beginning.
+                terminal.drain(0.1 + 0.013 * (count % 7))
         terminal.written = b""
+        terminal.press("z")
         terminal.wait(b"running", 10)
     return figures
 
 
 def percentile(figures: list[float], share: float) -> float:
     return statistics.quantiles(figures, n=100, method="inclusive")[round(share * 100) - 1]
+
+
+def summary(figures: list[float]) -> dict[str, float]:
+    """Median, 95th percentile and maximum in milliseconds, and how many there are."""
+    return {
+        "median": round(statistics.median(figures), 1),
+        "p95": round(percentile(figures, 0.95), 1),
+        "max": round(max(figures), 1),
+        "count": len(figures),
+    }
 
 
 def main() -> None:
@@ -131,20 +149,15 @@ def main() -> None:
     arguments = ["--model", args.model] if args.model else []
     paints = first_paints(args.starts, arguments)
     keys = key_paints(args.keys, arguments)
-    result = {
-        "first_paint_ms_median": round(statistics.median(paints), 1),
-        "first_paint_ms_max": round(max(paints), 1),
-        "key_to_paint_ms_median": round(statistics.median(keys), 1),
-        "key_to_paint_ms_p95": round(percentile(keys, 0.95), 1),
-        "key_to_paint_ms_max": round(max(keys), 1),
-        "starts": args.starts,
-        "keys": args.keys,
+    result: dict[str, object] = {
+        "first_paint_ms": summary(paints),
+        "key_to_paint_ms": {name: summary(figures) for name, figures in keys.items()},
         "terminal": f"{COLUMNS}x{LINES}",
-        "unit": "ms",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "load_average": os.getloadavg()[0],
     }
-    for name, value in result.items():
-        print(f"{name:<26} {value}")
+    for name, figures in (("first paint", paints), *keys.items()):
+        print(f"{name:<24}", "  ".join(f"{key} {value}" for key, value in summary(figures).items()))
     print(json.dumps(result))
 
 

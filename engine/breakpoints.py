@@ -103,9 +103,10 @@ class Breakpoints(Sequence[Breakpoint]):
         With another condition it begins anew.
         """
         point, condition = self._points[number], self._conditions[number]
-        if fields.get("text", point.text) != point.text:
-            condition = Condition(fields["text"])
-            fields |= {"text": condition.text, "hits": 0, "told": 0, "untold": ""}
+        text = str(fields.pop("text", point.text)).strip()
+        if text != point.text:
+            condition = Condition(text)
+            fields |= {"text": text, "hits": 0, "told": 0, "untold": ""}
         changed = replace(point, **fields)
         self._put(changed, condition)
         return changed

@@ -42,7 +42,8 @@ class Condition:
     def tokens(self) -> tuple[str, ...]:
         """Texts of the tokens whose figures it asks for by name, each once."""
         found: dict[str, None] = {}
-        for call in (node for node in ast.walk(self._tree) if isinstance(node, ast.Call)):
+        calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
+        for call in sorted(calls, key=lambda node: node.col_offset):
             kinds = FUNCTIONS[called(call)].parameters
             for argument, kind in zip(call.args, kinds, strict=False):
                 value = argument.value if isinstance(argument, ast.Constant) else None

@@ -245,6 +245,10 @@ class StepRecord:
         return brief(self)
 
 
+NAME_LENGTH = 60
+"""Characters that the name of a branch has at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class BranchNamed:
     """What the branch that begins with ``node`` is called from now on; "" takes its name away."""

@@ -33,7 +33,7 @@ from engine.commands import (
     Tokenize,
     UndoDelete,
 )
-from engine.conditions import Condition
+from engine.conditions import Condition, ConditionError
 from engine.measure import measure
 from engine.models import ModelError
 from engine.records import (
@@ -52,7 +52,10 @@ from engine.token_named import ids_of, tokenized
 
 _BETWEEN = (SendLogits, SendVocabulary, Tokenize, NameBranch, Configure, SetBreakpoints)
 """Commands that are carried out between two passes of a run, which then goes on."""
-_EXPECTED = (BackendError, ModelError, SamplingError, SpecError, StepperError)
+_BEHIND_THE_SCREEN = 5
+"""How much nicer than the screen's process the engine's is (nice levels)."""
+
+_EXPECTED = (BackendError, ConditionError, ModelError, SamplingError, SpecError, StepperError)
 
 
 class Engine:
@@ -291,6 +294,8 @@ class Engine:
 def serve(connection: Connection, log_file: str) -> None:
     """The engine process's main function: everything printed goes to ``log_file``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Both want every core while a pass runs; a key must not wait for the pass to be over.
+    os.nice(_BEHIND_THE_SCREEN)
     Path(log_file).parent.mkdir(parents=True, exist_ok=True)
     log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     sys.stdout.flush()

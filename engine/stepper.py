@@ -16,6 +16,7 @@ from engine.breakpoints import Breakpoint, Breakpoints, Verdict
 from engine.conditions import Condition, Untold
 from engine.logit_store import DEFAULT_BUDGET, LogitStore
 from engine.records import (
+    NAME_LENGTH,
     BranchDeleted,
     BranchNamed,
     Draw,
@@ -44,8 +45,6 @@ from engine.trail import Moment, Trail
 ROOT = 0
 TOP_ROWS = 64
 PREFILL_CHUNK = 256
-NAME_LENGTH = 60
-"""Characters of a branch's name."""
 _FIRST_READ = "prompt"
 _NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
 

@@ -8,51 +8,59 @@ from dataclasses import replace
 from typing import ClassVar
 
 from textual import on
-from textual.app import App
 from textual.binding import BindingType
 from textual.theme import Theme
 
 import themes
 from engine.commands import Command, Open, Restore
-from engine.process import EngineClient
 from engine.records import ModelFacts, RunState
 from engine.text import visible
+from inspector.branching import BranchingApp
 from inspector.ceilings_file import Known
+from inspector.client import Client
 from inspector.commands import KeyCommands
 from inspector.controller import Controller
-from inspector.keys import GENERAL, SAMPLER, TRYING
+from inspector.keys import BRANCHING, GENERAL, SAMPLER, TRYING
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.options import Request
 from inspector.panes.gauges import GaugesPane
+from inspector.recorder import Recorder
+from inspector.saving import SavingApp
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
 from inspector.whatif import configure_for
+from sessions.library import Library
 
 # Records may come faster than anyone can read; keys are painted at once all the same.
 _FRAME_S = 1 / 12
 _TICK_S = 0.5
 
 
-class Inspector(App[None]):
+class Inspector(BranchingApp, SavingApp):
     """The inspector on one run. ``connect`` makes and starts a new engine client."""
 
     TITLE = "llm-inspect"
     CSS_PATH = "app.tcss"
-    COMMANDS = App.COMMANDS | {KeyCommands}
-    BINDINGS: ClassVar[list[BindingType]] = [*GENERAL, *SAMPLER, *TRYING]
+    COMMANDS = BranchingApp.COMMANDS | {KeyCommands}
+    BINDINGS: ClassVar[list[BindingType]] = [*GENERAL, *BRANCHING, *SAMPLER, *TRYING]
     ENABLE_COMMAND_PALETTE = True
 
     def __init__(
         self,
         asked: Request,
-        client: EngineClient,
-        connect: Callable[[], EngineClient],
+        client: Client,
+        connect: Callable[[], Client],
         *,
         keys: Mapping[str, str] | None = None,
         theme: str = themes.DEFAULT,
         ceilings: Callable[[ModelFacts], Known | None] = lambda facts: None,
+        recorder: Recorder | None = None,
+        library: Library | None = None,
     ) -> None:
-        """``ceilings`` finds what this machine can do at best with a model of these facts."""
+        """``ceilings`` finds what this machine can do at best with a model of these facts.
+
+        ``recorder`` keeps the run; ``library`` is where other sessions are looked for.
+        """
         super().__init__()
         self._asked = asked
         self._client = client
@@ -63,6 +71,7 @@ class Inspector(App[None]):
         self._known: Known | None = None
         self.controller = Controller(self._send)
         self.controller.breaks.take_over(asked.breakpoints)
+        self.recorder, self.library = recorder, library
         self._paint_due = False
         self._last_paint = 0.0
         self._pass_began = time.monotonic()
@@ -87,19 +96,28 @@ class Inspector(App[None]):
     def on_mount(self) -> None:
         self.set_keymap(self._keys)
         self._listen(self._client)
+        self.begin_keeping()
+        self.begin()
+        self.set_interval(_TICK_S, self._tick)
+
+    def begin(self) -> None:
+        """Give the engine its first work."""
         self._send(self._asked.configure)
         self.controller.tell_breakpoints()
         self._send(self._asked.submit)
-        self.set_interval(_TICK_S, self._tick)
+
+    def model_is_there(self, facts: ModelFacts) -> None:
+        """A model has been loaded."""
 
     def on_unmount(self) -> None:
         self._client.notify = lambda: None
         self._client.close()
+        self.end_keeping()
 
     def _send(self, command: Command) -> None:
         self._client.send(command)
 
-    def _listen(self, client: EngineClient) -> None:
+    def _listen(self, client: Client) -> None:
         def notify() -> None:
             self.post_message(RecordsArrived())
 
@@ -129,7 +147,8 @@ class Inspector(App[None]):
     @on(RecordsArrived)
     def _records(self) -> None:
         before = self.controller.log.state.state
-        self.controller.take(self._client.take())
+        self.controller.take(self.keep(self._client.take()))
+        self.tell_dialogs()
         self._look_up_ceilings()
         state = self.controller.log.state.state
         if state != before or self.controller.busy:
@@ -146,6 +165,7 @@ class Inspector(App[None]):
         facts = self.controller.log.facts
         if facts is not None and facts is not self._held_against:
             self._held_against, self._known = facts, self._find_ceilings(facts)
+            self.model_is_there(facts)
 
     def _tick(self) -> None:
         if self.controller.busy:

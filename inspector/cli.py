@@ -22,6 +22,7 @@ from inspector.options import (
     add_model_options,
     add_prompt_options,
     add_sampler_options,
+    add_save_options,
     load_config,
     open_command,
     positive,
@@ -66,6 +67,7 @@ def _inspect(words: Sequence[str]) -> int:
     add_model_options(parser)
     add_sampler_options(parser)
     add_break_options(parser, screen=True)
+    add_save_options(parser, screen=True)
     args = parser.parse_args(words)
     if args.version:
         print(f"{PROGRAM} {_version()}")
@@ -93,11 +95,26 @@ def _run(words: Sequence[str]) -> int:
     add_model_options(parser)
     add_sampler_options(parser)
     add_break_options(parser)
+    add_save_options(parser)
     args = parser.parse_args(words)
+    if args.full_logits and not args.save:
+        raise UsageError("--full-logits needs --save FILE: that is where they are kept")
     asked = request(args, load_config(args))
     from inspector.run import run
 
     return run(asked, args.format)
+
+
+def _replay(words: Sequence[str]) -> int:
+    from inspector.sessions_command import replay
+
+    return replay(_parser(f"{PROGRAM} replay", "A saved session, on the same screen."), words)
+
+
+def _sessions(words: Sequence[str]) -> int:
+    from inspector.sessions_command import sessions
+
+    return sessions(_parser(f"{PROGRAM} sessions", "The saved sessions."), words)
 
 
 def _sample(words: Sequence[str]) -> int:
@@ -146,6 +163,8 @@ def _doctor(words: Sequence[str]) -> int:
 
 COMMANDS: dict[str, tuple[Handler, str]] = {
     "run": (_run, "the same engine without a screen: text, or one JSON object a step"),
+    "replay": (_replay, "open a saved session; needs no model"),
+    "sessions": (_sessions, "browse, list, show, diff, export and check saved sessions"),
     "sample": (_sample, "the sampler's ladder on a vector of logits from a file"),
     "bench": (_bench, "this machine's ceilings, the engine's speed against them"),
     "doctor": (_doctor, "what is installed, which device, what the terminal can do"),

@@ -25,6 +25,7 @@ _OPTIONS: Mapping[str, type] = {
     "max_tokens": int,
     "prefill_chunk": int,
     "theme": str,
+    "autosave": bool,
 }
 
 
@@ -78,7 +79,7 @@ class Config:
             if name not in _OPTIONS:
                 known = [*_OPTIONS, "sampler", "keys"]
                 raise ConfigError(f"unknown option {name!r}{_near(name, known)}")
-            if not isinstance(value, _OPTIONS[name]) or isinstance(value, bool):
+            if type(value) is not _OPTIONS[name]:
                 raise ConfigError(f"{name} must be {_OPTIONS[name].__name__}, not {value!r}")
         for name, value in sampler.items():
             if name not in DIALS:

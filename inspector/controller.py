@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 
 from engine.commands import (
     Command,
@@ -137,6 +137,17 @@ class Controller:
                 self.step()
         elif state in (RunState.STOPPED, RunState.DEAD):
             self._queued, self._run_when_ready = 0, False
+
+    def replay(
+        self,
+        records: Iterable[Record],
+        nodes: MutableMapping[int, StepRecord],
+        children: dict[int, list[int]],
+    ) -> None:
+        """Take in a recorded run: its tree, and all other records of it."""
+        self.take(records)
+        self.log.take_over(nodes, children)
+        self._deleted.clear()
 
     # --- moving -------------------------------------------------------------------------------
 
@@ -304,6 +315,8 @@ class Controller:
 
     def need_dense(self, node: int) -> None:
         """Ask once for a node's whole logits, and once for the names of all tokens."""
+        if self.log.not_stored:
+            return
         self.need_vocabulary()
         dense = self.log.dense
         missing = dense is None or dense.node != node

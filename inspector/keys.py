@@ -155,6 +155,82 @@ DIALS: list[Binding] = [
 ]
 """While the dials have the focus; there a digit begins a value, and enter edits the one there."""
 
+BRANCHING: list[Binding] = [
+    Binding("f", "fork", "Fork", id="fork", tooltip="What to do differently here: a new branch"),
+    Binding(
+        "h",
+        "sibling(-1)",
+        "Branch before",
+        id="branch-before",
+        show=False,
+        tooltip="To the branch before this one at the nearest fork above",
+    ),
+    Binding(
+        "l",
+        "sibling(1)",
+        "Branch after",
+        id="branch-after",
+        show=False,
+        tooltip="To the next branch at the nearest fork above",
+    ),
+    Binding(
+        "m",
+        "name_branch",
+        "Name branch",
+        id="branch-name",
+        show=False,
+        tooltip="Mark this branch with a name; in the tree, the selected one",
+    ),
+    Binding(
+        "D",
+        "delete_branch",
+        "Delete branch",
+        id="branch-delete",
+        show=False,
+        key_display="D",
+        tooltip="Delete this branch, after asking; in the tree, the selected one",
+    ),
+    Binding(
+        "u",
+        "undo_delete",
+        "Undo delete",
+        id="branch-undo",
+        show=False,
+        tooltip="Bring back the branch deleted last; possible until the next new token",
+    ),
+    Binding(
+        "P",
+        "prompt",
+        "Prompt",
+        id="prompt",
+        show=False,
+        key_display="P",
+        tooltip="Edit the prompt and begin a new run; what stays the same is not read again",
+    ),
+]
+"""The tree of the run."""
+
+SESSIONS: list[Binding] = [
+    Binding("w", "save", "Save", id="save", show=False, tooltip="Give this run's session a name"),
+    Binding(
+        "e",
+        "export",
+        "Export",
+        id="export",
+        show=False,
+        tooltip="This run as HTML, Markdown, JSONL or CSV; this screen as SVG",
+    ),
+    Binding(
+        "o",
+        "sessions",
+        "Sessions",
+        id="sessions",
+        show=False,
+        tooltip="Look at saved runs: search, open, rename, compare, delete",
+    ),
+]
+"""What is kept of runs."""
+
 
 def pane_binding(number: int, name: str) -> Binding:
     """The digit that gives a pane the focus."""

@@ -20,6 +20,7 @@ from inspector.config import Config, ConfigError
 EXIT_OK, EXIT_CHECK, EXIT_USAGE, EXIT_ENGINE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 DEFAULT_MAX_TOKENS = 256
+MAX_SEED = 2**63 - 1
 
 
 class UsageError(Exception):
@@ -87,7 +88,7 @@ def positive(text: str) -> int:
 
 def _seed(text: str) -> int:
     value = _whole(text)
-    if not 0 <= value < 2**63:
+    if not 0 <= value <= MAX_SEED:
         raise argparse.ArgumentTypeError(f"must lie in 0 .. 2^63 - 1, not {text}")
     return value
 
@@ -124,14 +125,36 @@ def add_break_options(parser: argparse.ArgumentParser, *, screen: bool = False) 
         )
 
 
+def add_save_options(parser: argparse.ArgumentParser, *, screen: bool = False) -> None:
+    """Where a run is kept; ``screen`` for the inspector, which keeps runs unasked."""
+    group = parser.add_argument_group("saving")
+    where = group.add_mutually_exclusive_group()
+    where.add_argument("--save", metavar="FILE", help="keep the run in this session file")
+    if screen:
+        where.add_argument("--no-save", action="store_true", help="keep this run nowhere")
+    group.add_argument(
+        "--full-logits", action="store_true", help="keep every step's whole logits too"
+    )
+
+
+@dataclass(frozen=True)
+class Save:
+    """Whether and where a run is kept. Without a ``path``: under a name of its own, if ``auto``."""
+
+    path: Path | None = None
+    full_logits: bool = False
+    auto: bool = True
+
+
 @dataclass(frozen=True)
 class Request:
-    """What to load, how to sample, what to read and where to stop: four engine commands."""
+    """What to load, how to sample, what to read and where to stop, and where to keep it."""
 
     open: Open
     configure: Configure
     submit: Submit
     breakpoints: SetBreakpoints = field(default_factory=SetBreakpoints)
+    save: Save = Save()
 
 
 def request(args: argparse.Namespace, config: Config) -> Request:
@@ -144,7 +167,24 @@ def request(args: argparse.Namespace, config: Config) -> Request:
         configure_command(args, config),
         _submit(args),
         breakpoints_command(args),
+        save_choice(args, config),
     )
+
+
+def save_choice(args: argparse.Namespace, config: Config) -> Save:
+    """Where to keep the run; refused is what can be seen to fail before anything is loaded."""
+    name, full_logits = getattr(args, "save", None), getattr(args, "full_logits", False)
+    auto = config.pick("autosave", False if getattr(args, "no_save", False) else None, True)
+    if name is None:
+        if full_logits and not auto:
+            raise UsageError("--full-logits and --no-save: there is nothing to keep them in")
+        return Save(None, full_logits, auto)
+    path = Path(name)
+    if path.exists():
+        raise UsageError(f"--save {path}: it is there already; choose another name")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--save {path}: there is no folder {path.parent}; make it first")
+    return Save(path, full_logits, auto)
 
 
 def breakpoints_command(args: argparse.Namespace) -> SetBreakpoints:

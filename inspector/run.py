@@ -20,6 +20,7 @@ from engine.records import (
 from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
 from inspector.config import log_file
+from inspector.keeper import Keeper
 from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK, Request
 from inspector.stops import Stops
 from inspector.view import ROOT, RunLog
@@ -33,8 +34,9 @@ BREAKPOINT = "breakpoint"
 class TextOutput:
     """The generated text as it comes; a line about speed on standard error at the end."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, keeper: Keeper) -> None:
         self._out = out
+        self._keeper = keeper
         self._decoder = IncrementalDecoder()
         # A terminal must not obey what a model writes; a pipe gets the exact text.
         self._safe = out.isatty()
@@ -57,6 +59,8 @@ class TextOutput:
             words.append(f"TTFT {figures.ttft_ms:.0f} ms")
         if figures.tps is not None:
             words.append(f"{figures.tps:.1f} tokens/s")
+        if self._keeper.error:
+            words.append("NOT SAVED")
         print(f"[{', '.join(words)}; {visible(detail or reason)}]", file=sys.stderr)
         if reason == BREAKPOINT:
             print(*stops.lines(), sep="\n", file=sys.stderr)
@@ -69,8 +73,9 @@ class TextOutput:
 class JsonOutput:
     """The contract for programs: one ``run`` line, one ``step`` line a token, one ``end`` line."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, keeper: Keeper) -> None:
         self._out = out
+        self._keeper = keeper
         self._decoder = IncrementalDecoder()
 
     def begin(self, log: RunLog) -> None:
@@ -84,7 +89,7 @@ class JsonOutput:
         path = log.path(max(log.nodes, default=ROOT))
         figures = speed(log.prompt, log.prefill, path)
         line = end_line(reason, detail, figures, len(path), prefill=log.prefill)
-        self._line(line | stops.fields())
+        self._line(line | stops.fields() | self._keeper.fields())
 
     def _line(self, value: dict[str, Any]) -> None:
         self._out.write(dumps(value) + "\n")
@@ -118,28 +123,37 @@ class Progress:
 
 def run(asked: Request, form: str) -> int:
     """Carry out the request to its end and print it. Returns the exit code."""
+    keeper = Keeper(asked.save)
     output: TextOutput | JsonOutput
-    output = JsonOutput(sys.stdout) if form == "jsonl" else TextOutput(sys.stdout)
+    output = (JsonOutput if form == "jsonl" else TextOutput)(sys.stdout, keeper)
     client = EngineClient(log_file())
     client.start()
     for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
         client.send(command)
     try:
-        return _follow(client, output, Progress(sys.stderr), Stops(asked.breakpoints))
+        code = _follow(client, output, Progress(sys.stderr), Stops(asked.breakpoints), keeper)
+        keeper.finish(client)
+        return code
     except KeyboardInterrupt:
         client.kill()
         return EXIT_INTERRUPTED
     finally:
         client.close()
+        keeper.close()
 
 
 def _follow(
-    client: EngineClient, output: TextOutput | JsonOutput, progress: Progress, stops: Stops
+    client: EngineClient,
+    output: TextOutput | JsonOutput,
+    progress: Progress,
+    stops: Stops,
+    keeper: Keeper,
 ) -> int:
     log = RunLog()
     begun = False
     while True:
         for record in client.take(timeout=None):
+            keeper.keep(record, client)
             log.add(record)
             match record:
                 case LoadProgress(phase, fraction, detail):

@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.records import ModelFacts
 from inspector.ceilings_file import Known, default_path, find
 from inspector.config import Config, log_file
-from inspector.options import EXIT_ENGINE, EXIT_OK, Request, UsageError
+from inspector.options import EXIT_ENGINE, EXIT_OK, Request, Save, UsageError
+
+if TYPE_CHECKING:
+    from engine.process import EngineClient
+    from inspector.app import Inspector
+    from inspector.recorder import Recorder
+    from inspector.replay_app import Playing
+    from sessions.library import Library
+    from sessions.reader import Session
 
 
 def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
     """Run the app until the user quits. Raises UsageError where there is no terminal for it."""
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise UsageError(
-            'the inspector needs a terminal; without one use: llm-inspect run "PROMPT"'
-        )
-    from engine.process import EngineClient
+    require_terminal('the inspector needs a terminal; without one use: llm-inspect run "PROMPT"')
     from themes import ThemeError
-
-    def connect() -> EngineClient:
-        client = EngineClient(log_file())
-        client.start()
-        return client
 
     first = connect()
     # The engine's imports take longer than ours: it gets its work before the screen is built.
     first.send(asked.open)
     from inspector.app import Inspector
+    from sessions.library import Library
 
+    library = Library()
     try:
         app = Inspector(
             asked,
@@ -39,12 +44,106 @@ def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
             keys=config.keys,
             theme=theme_name(theme),
             ceilings=known_ceilings,
+            recorder=recorder(asked.save, library),
+            library=library,
         )
     except ThemeError as error:
         first.close()
         raise UsageError(str(error)) from None
-    app.run()
-    return EXIT_OK if app.return_code == 0 else EXIT_ENGINE
+    return Opener(asked, config, theme).run(app)
+
+
+def connect() -> EngineClient:
+    """A new engine process and its client."""
+    from engine.process import EngineClient
+
+    client = EngineClient(log_file())
+    client.start()
+    return client
+
+
+def recorder(
+    save: Save, library: Library, *, goes_on: Path | None = None, prompt: str = ""
+) -> Recorder:
+    """What keeps a run: the first in the file that was named, all others in the library.
+
+    ``goes_on`` is the session that is gone on from, and ``prompt`` its prompt.
+    """
+    from inspector.recorder import Recorder
+    from sessions.format import SessionError
+
+    named = [save.path] if save.path is not None else []
+
+    def place(text: str) -> Path:
+        if named:
+            return named.pop()
+        if not save.auto:
+            raise SessionError("the file named by --save holds the run before: w saves this one")
+        return library.autosave_path(text or prompt)
+
+    wanted = place if save.auto or named else None
+    return Recorder(wanted, full_logits=save.full_logits, goes_on=goes_on)
+
+
+@dataclass(frozen=True)
+class Opener:
+    """Runs an app, and then whatever session was chosen in it, and so on."""
+
+    asked: Request
+    config: Config
+    theme: str | None
+
+    def run(self, app: Inspector) -> int:
+        """Run to the end. Returns the exit code."""
+        from sessions import SessionError, open_session
+
+        following: Inspector | None = app
+        code = 0
+        while following is not None:
+            following.run()
+            code, path = following.return_code or 0, following.next_session
+            following = None
+            if path is not None:
+                try:
+                    following = self.replay(open_session(path))
+                except SessionError as error:
+                    raise UsageError(str(error)) from None
+        return EXIT_OK if code == 0 else EXIT_ENGINE
+
+    def replay(
+        self, session: Session, *, live: bool = False, playing: Playing | None = None
+    ) -> Inspector:
+        """The app on a saved session. Raises UsageError for a theme that cannot be used."""
+        from inspector.replay import prompt_of
+        from inspector.replay_app import ReplayInspector, request_of
+        from sessions.library import Library
+        from themes import ThemeError
+
+        prompt, library = prompt_of(session), Library()
+        kept = None
+        if live:
+            kept = recorder(self.asked.save, library, goes_on=session.path, prompt=prompt.text)
+        attach: Callable[[], EngineClient] | None = connect if live else None
+        try:
+            return ReplayInspector(
+                session,
+                request_of(session, self.asked),
+                attach=attach,
+                playing=playing,
+                keys=self.config.keys,
+                theme=theme_name(self.theme),
+                ceilings=known_ceilings,
+                recorder=kept,
+                library=library,
+            )
+        except ThemeError as error:
+            raise UsageError(str(error)) from None
+
+
+def require_terminal(otherwise: str) -> None:
+    """Raise UsageError, with what to do instead, where there is no terminal."""
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise UsageError(otherwise)
 
 
 def known_ceilings(facts: ModelFacts) -> Known | None:

@@ -50,6 +50,10 @@ class RunLog:
     vocabulary: Vocabulary | None = None
     dense: DenseLogits | None = None
     tokenized: Tokenized | None = None
+    not_stored: str = ""
+    """Why no whole logits can be had: the run is a recording without them."""
+    unsaved: str = ""
+    """Why the run is not being kept, although it was meant to be."""
     nodes: MutableMapping[int, StepRecord] = field(default_factory=dict)
     children: dict[int, list[int]] = field(default_factory=lambda: {ROOT: []})
     names: dict[int, str] = field(default_factory=dict)
@@ -111,16 +115,18 @@ class RunLog:
             self._unlink(node)
         elif node in self._deleted:
             self._deleted.remove(node)
-            self.hidden -= self._below(node)
+            if node not in self.nodes:
+                return  # of a recording whose tree is still to come
+            self.hidden -= self.below(node)
             insort(self.children[self.nodes[node].parent], node)
 
     def _unlink(self, node: int) -> None:
         step = self.nodes.get(node)
         if step is not None and node in self.children[step.parent]:
             self.children[step.parent].remove(node)
-            self.hidden |= self._below(node)
+            self.hidden |= self.below(node)
 
-    def _below(self, node: int) -> frozenset[int]:
+    def below(self, node: int) -> frozenset[int]:
         """The node and all that comes after it."""
         found = [node]
         for one in found:

@@ -15,7 +15,7 @@ import numpy as np
 from engine.commands import Configure
 from engine.records import SettingsChanged, Vocabulary
 from engine.sampling.chain import PRESETS, Chain, SpecError, build, effective, parse_spec
-from engine.sampling.stages import DIALS, STAGES, Stage, Value, lists, stage_of
+from engine.sampling.stages import DIALS, STAGES, Stage, Value, default_of, lists, stage_of
 from inspector.view import View
 
 _NUMBERED = {"logit_bias": True, "bad_words": False, "suppress": False, "dry_breakers": False}
@@ -71,13 +71,13 @@ def value_in(chain: Chain, dial: str) -> Value | None:
 
 
 def values_of(chain: Chain) -> dict[str, Value]:
-    """Every dial of the chain that does something, with its value."""
+    """Every dial of the chain that is set to do something, with its value."""
     return {
-        name: value
+        dial.name: getattr(one, dial.name)
         for one in chain.stages
         if not one.off
-        for name, value in one.params.items()
-        if name in DIALS and value != DIALS[name][1].off
+        for dial in one.dials
+        if getattr(one, dial.name) not in (dial.off, default_of(type(one), dial))
     }
 
 

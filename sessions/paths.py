@@ -12,6 +12,9 @@ from sessions.format import SUFFIX, SessionError, blank, one_line, sidecars
 
 def create(path: Path, *, overwrite: bool) -> None:
     """Put a blank session at ``path``, whole or not at all."""
+    if path.exists() and not path.is_file():
+        # A device must never be replaced by a file of its name.
+        raise SessionError(f"{path} is no plain file: give another name")
     content = blank()
     hidden = ""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,15 @@ import pytest
 import torch
 import transformers
 
-from engine.backends import hf_cache, hf_dtype, hf_facts, hf_layers, hf_wide, open_backend
+from engine.backends import (
+    hf_cache,
+    hf_dtype,
+    hf_facts,
+    hf_layers,
+    hf_wide,
+    open_backend,
+    openmp,
+)
 from engine.backends.base import BackendError
 from engine.backends.hf import HFBackend
 from engine.records import Origin, TokenKind
@@ -735,6 +744,40 @@ def test_a_long_pass_is_widened_where_that_is_faster(monkeypatch: pytest.MonkeyP
     assert len(used) == 3 * 7  # the head reads one position only
     backend.rollback(backend.length)
     assert (backend.prefill(IDS).logits == short).all()
+
+
+def test_threads_sleep_soon_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    openmp.settle()
+    assert os.environ["GOMP_SPINCOUNT"] == openmp.SPINS
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    openmp.settle()
+    assert os.environ["GOMP_SPINCOUNT"] == "7"
+    monkeypatch.delenv("GOMP_SPINCOUNT")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    openmp.settle()
+    assert "GOMP_SPINCOUNT" not in os.environ
+
+
+@pytest.mark.parametrize("loads", [0, 3])
+def test_a_trial_on_a_busy_machine_keeps_to_one_thread(
+    monkeypatch: pytest.MonkeyPatch, loads: int
+) -> None:
+    seen: list[int] = []
+
+    def measure(*_: Any) -> dict[str, float | None]:
+        seen.append(torch.get_num_threads())
+        return {"float32": 10.0, "float16": 20.0, "bfloat16": 30.0}
+
+    monkeypatch.setattr(hf_dtype, "measure", measure)
+    monkeypatch.setattr(hf_dtype, "is_busy", lambda _: bool(loads))
+    torch.set_num_threads(2)
+    choice = hf_dtype.choose(tiny_models.llama(), tiny_models.tokenizer(), IDS)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    assert seen == [1 if loads else 2]
+    assert choice.reason.endswith("on one thread, as the machine was busy") == bool(loads)
 
 
 # --- opening ------------------------------------------------------------------------------------

@@ -67,38 +67,18 @@ class HFBackend:
         self._keeps_cache = True
         self._singly = False
         self._tokens: dict[int, Token] = {}
-        config = hf_facts.decoder_config(model)
-        shape = hf_facts.shape_of(config)
-        self._layers = find_layers(model, shape.layers)
-        weights = hf_dtype.matrices(model)
-        widest = max(weights[:-1] or weights, key=lambda one: one.numel(), default=None)
-        self._widened = Widened() if widest is not None and is_worth_it(widest) else None
-        facts = self._try_out(config, shape)
-        parameters, weight_bytes = hf_facts.weights_of(model)
-        self._table = TokenTable.from_tokenizer(tokenizer, facts["vocab_size"])
-        device = str(self._device)
-        self._facts = ModelFacts(
-            name=name or str(getattr(config, "name_or_path", "") or type(model).__name__),
+        self._layers = find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers)
+        self._widened = _widened(model)
+        tried = self._try_out()
+        self._table = TokenTable.from_tokenizer(tokenizer, tried["vocab_size"])
+        self._facts = self._gather(
+            name=name,
             identity=identity,
-            architecture=type(model).__name__,
-            device=device,
-            device_name=hf_facts.device_name(device),
-            dtype=models.loaded_dtype(model),
             dtype_reason=dtype_reason or f"{models.loaded_dtype(model)}: as given",
             dtype_trials=trials,
-            backend="hf",
-            tokenizer_size=len(tokenizer),
-            context_length=hf_facts.context_length(config),
-            parameters=parameters,
-            weight_bytes=weight_bytes,
-            stop_ids=hf_facts.stop_ids(tokenizer, model),
-            generation_config=hf_facts.generation_settings(model),
-            has_chat_template=hf_prompt.has_template(tokenizer),
-            notes=(*notes, *facts.pop("notes")),
-            versions=hf_facts.versions(),
-            threads=torch.get_num_threads(),
+            notes=(*notes, *tried.pop("notes")),
             load_ms=now_ms() - started,
-            **facts,
+            **tried,
         )
 
     # --- what it is ---------------------------------------------------------------------------
@@ -107,8 +87,37 @@ class HFBackend:
     def facts(self) -> ModelFacts:
         return self._facts
 
-    def _try_out(self, config: Any, shape: hf_facts.Shape) -> dict[str, Any]:
+    def _gather(self, *, name: str, **more: Any) -> ModelFacts:
+        """All facts: ``more``, and what the model, its files and the machine say."""
+        model, tokenizer = self._model, self._tokenizer
+        config, device = hf_facts.decoder_config(model), str(self._device)
+        shape = hf_facts.shape_of(config)
+        parameters, weight_bytes = hf_facts.weights_of(model)
+        return ModelFacts(
+            name=name or str(getattr(config, "name_or_path", "") or type(model).__name__),
+            architecture=type(model).__name__,
+            device=device,
+            device_name=hf_facts.device_name(device),
+            dtype=models.loaded_dtype(model),
+            backend="hf",
+            tokenizer_size=len(tokenizer),
+            layers=shape.layers,
+            query_heads=shape.query_heads,
+            hidden_size=shape.hidden_size,
+            context_length=hf_facts.context_length(config),
+            parameters=parameters,
+            weight_bytes=weight_bytes,
+            stop_ids=hf_facts.stop_ids(tokenizer, model),
+            generation_config=hf_facts.generation_settings(model),
+            has_chat_template=hf_prompt.has_template(tokenizer),
+            versions=hf_facts.versions(),
+            threads=torch.get_num_threads(),
+            **more,
+        )
+
+    def _try_out(self) -> dict[str, Any]:
         """Facts that only the running model tells: its cache, its width, whether it rewinds."""
+        shape = hf_facts.shape_of(hf_facts.decoder_config(self._model))
         ids = hf_facts.probe_ids(self._model, self._tokenizer, 5)
         whole = self._read(ids).logits
         self._forget()
@@ -133,11 +142,8 @@ class HFBackend:
         kv_note = _kv_note(kind, growth, expected)
         return {
             "vocab_size": int(whole.size),
-            "layers": shape.layers,
-            "query_heads": shape.query_heads,
             "kv_heads": kv_heads,
             "head_dim": head_dim,
-            "hidden_size": shape.hidden_size,
             "kv_bytes_per_token_expected": None if kv_note else expected,
             "kv_note": kv_note,
             "cache_kind": kind.name,
@@ -371,6 +377,13 @@ class HFBackend:
 def _with(result: ForwardPass, timer: LayerTimer | None = None, note: str = "") -> ForwardPass:
     layers = timer.times() if timer else ()
     return ForwardPass(result.logits, result.ms, result.warmup, layers, note)
+
+
+def _widened(model: Any) -> Widened | None:
+    """What multiplies long passes in float32, where that is faster here; judged by one matrix."""
+    weights = hf_dtype.matrices(model)
+    largest = max(weights[:-1] or weights, key=lambda one: one.numel(), default=None)
+    return Widened() if largest is not None and is_worth_it(largest) else None
 
 
 def _synchronizer(device: str) -> Callable[[], None]:

@@ -178,7 +178,7 @@ class PooledCache(Cache):
         more. The branch before stays, and may be evicted.
         """
         branch, report = lookup.start(self.pool, ids)
-        self._switch(branch)
+        self.switch(branch)
         return report
 
     def seek(self, ids: Sequence[int]) -> int:
@@ -186,13 +186,13 @@ class PooledCache(Cache):
 
         Computes nothing and copies nothing. The branch before stays, and may be evicted.
         """
-        self._switch(lookup.seek(self.pool, ids, self.current))
+        self.switch(lookup.seek(self.pool, ids, self.current))
         return self.length
 
     def fork(self, at: int) -> Branch:
         """Go to a new branch that shares the first ``at`` positions; returns the one left."""
         left = self.current
-        self._switch(self.pool.fork(left, at))
+        self.switch(self.pool.fork(left, at))
         return left
 
     def truncate(self, length: int) -> None:
@@ -214,7 +214,9 @@ class PooledCache(Cache):
         self.current = self.pool.open()
         self._settle()
 
-    def _switch(self, branch: Branch) -> None:
+    def switch(self, branch: Branch) -> None:
+        """Go to ``branch``, which is held from now on; the one before may be evicted."""
+        self.pool.hold(branch)
         if branch is not self.current:
             if self.current.number in self.pool.branches:
                 self.pool.release(self.current)

@@ -19,7 +19,7 @@ from engine.sampling.stages import DIALS, STAGES, Dial, Stage, Value, default_of
 from engine.text import visible
 from inspector.panes.cells import clip, left, right
 from inspector.panes.dial_scales import track
-from inspector.panes.figures import heading
+from inspector.panes.figures import NOTHING, heading
 from inspector.whatif import stage_in, value_in
 
 _MUTED = "$text-muted"
@@ -40,7 +40,10 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DialRow:
-    """One dial. ``place`` is its stage's place in the chain, from 1, on the stage's first row."""
+    """One dial. ``place`` is its stage's place in the chain, from 1, on the stage's first row.
+
+    ``was`` is the record's value, None where the record's chain does not have the stage.
+    """
 
     dial: Dial
     stage: str
@@ -60,8 +63,8 @@ class DialRow:
         if self.sign is Sign.ADDED:
             return "put in"
         if self.sign is Sign.CHANGED:
-            old = "" if self.was is None else f"was {spelled(self.was)}"
-            return f"{old} · {self.source}" if self.source else old
+            change = "moved" if self.was == self.value else f"was {spelled(self.was or 0)}"
+            return f"{change} · {self.source}" if self.source else change
         return self.source
 
 
@@ -109,8 +112,6 @@ def _row(
         sign = Sign.ADDED
     elif was != value or (moved and dial is one.dials[0]):
         sign = Sign.CHANGED
-    if sign is Sign.CHANGED and was == value:
-        was, source = None, f"moved · {source}"
     shown = place if dial is one.dials[0] else None
     return DialRow(dial, one.name, shown, value, was, source, sign, True)
 
@@ -147,6 +148,8 @@ def _moved(chain: Chain, base: Chain) -> set[str]:
 # --- lines ------------------------------------------------------------------------------------
 
 NAME, VALUE = 20, 9
+_LEAST = 8
+"""Cells from which the source is shown at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +181,8 @@ class Columns:
 def columns(width: int) -> Columns:
     """The columns at a width: the name and the value first, then who set it, then the rest."""
     room = width - 5 - NAME - 1 - VALUE - 1
-    if room < 0:
-        return Columns(max(4, NAME + room), False, VALUE, 0, 0)
+    if room < _LEAST:
+        return Columns(max(4, NAME + min(room, 0)), False, VALUE, 0, 0)
     buttons = room >= 4 + 12
     room -= 4 if buttons else 0
     length = max(0, min(24, room - 24 - 1)) if room >= 24 + 1 + 8 else 0
@@ -205,7 +208,7 @@ def dial_line(row: DialRow, at: Columns, typed: str | None = None) -> Content:
         minus = "  "
     parts.append((minus, _MUTED))
     if typed is not None:
-        room = at.value if row.dial.numeric else at.value + 2 + at.track
+        room = at.value if row.dial.numeric else at.value + 2 * at.buttons + at.track
         parts.append((left(f"{visible(typed)[-(room - 1) :]}▏", room), "reverse"))
         if not row.dial.numeric:
             return Content.assemble(*parts)
@@ -221,9 +224,9 @@ def dial_line(row: DialRow, at: Columns, typed: str | None = None) -> Content:
 
 
 def _value(row: DialRow, cells: int) -> str:
-    text = spelled(row.value)
-    shown = visible(text) if row.dial.numeric or row.value else "—"
-    return right(shown, cells) if row.dial.numeric else left(shown, cells)
+    if row.dial.numeric:
+        return right(spelled(row.value), cells)
+    return left(visible(str(row.value)), cells) if row.value else right(NOTHING, cells)
 
 
 def titles(at: Columns, width: int) -> Content:

@@ -14,14 +14,11 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Blur, Key, Paste
 
-from engine.records import How, StepRecord
 from engine.sampling.chain import PRESETS, Chain
 from engine.sampling.stages import DIALS, STAGES
-from engine.text import visible
 from inspector import keys
 from inspector.messages import Try
 from inspector.panes.base import Pane, Rows
-from inspector.panes.cells import token_text
 from inspector.panes.dial_rows import (
     DialRow,
     columns,
@@ -32,8 +29,8 @@ from inspector.panes.dial_rows import (
     titles,
 )
 from inspector.panes.dial_scales import moved, scale_of
-from inspector.panes.figures import cut, fit, muted
-from inspector.panes.rerun import Run, token_of, what_if
+from inspector.panes.dial_words import dial_words, hints, outcome, stage_words
+from inspector.panes.figures import cut, muted
 from inspector.view import View
 from inspector.whatif import (
     absent_stages,
@@ -50,7 +47,7 @@ from inspector.whatif import (
     without,
 )
 
-_TRIED, _DRAWN = "$estimated bold", "$bar-drawn $bar-drawn-style"
+_NOT_HERE = " this chain runs in the engine only: nothing can be tried on it"
 _TALL, _LOW = 11, 5
 """Pane heights from which there are a head and three lines below, or two; else one."""
 
@@ -100,6 +97,8 @@ in use that nobody asked for.
             self._stages = absent_stages(chain)
         elif self._dial:
             self._find(self._dial)
+        elif self._row is not None:
+            self._dial = self._row.dial.name
         if self._height < _TALL:
             return ()
         if self._stages is not None:
@@ -110,7 +109,8 @@ in use that nobody asked for.
         if self._stages is not None:
             return [stage_line(name, width) for name in self._stages]
         if not self._table:
-            return [muted(" this chain runs in the engine only: nothing can be tried on it")]
+            known = view.settings is not None or view.step is not None
+            return [muted(_NOT_HERE if known else " no settings yet")]
         at = columns(width)
         lines = [
             dial_line(row, at, self._typed if row.dial.name == self._dial else None)
@@ -121,11 +121,11 @@ in use that nobody asked for.
         return lines
 
     def footer(self, view: View, width: int) -> Sequence[Content]:
-        lines = [cut(self._outcome(view), width)]
+        lines = [cut(outcome(view, self._error), width)]
         if self._height >= _LOW:
             lines.append(cut(self._about(), width))
         if self._height >= _TALL:
-            lines.append(_hints(view, width, writing=self._typed is not None))
+            lines.append(hints(view, width, writing=self._typed is not None))
         return lines
 
     def subtitle(self, view: View) -> Content:
@@ -148,36 +148,11 @@ in use that nobody asked for.
     def _chain(self) -> Chain | None:
         return self.view.what_if or recorded_chain(self.view)
 
-    def _outcome(self, view: View) -> Content:
-        """What the same dice would have drawn."""
-        if self._error:
-            return Content.styled(f" ! {visible(self._error)}", "$error bold")
-        step = view.step
-        if step is None:
-            return muted(" no token here: step once, or apply and begin with these settings")
-        if not hypothetical(view):
-            return Content(" ") + _drawn(step) + muted(" · turn a dial to see what it would do")
-        found = what_if(view)
-        if not isinstance(found, Run):
-            asked = " · the engine is asked for the rest" if view.dense is None else ""
-            return Content.styled(f" ! {visible(found or '')}{asked}", _TRIED)
-        return Content(" ") + _would(view, step, found)
-
     def _about(self) -> Content:
-        """The chosen dial in words."""
+        """The chosen dial in words; in the list of stages, the chosen stage."""
         if self._stages is not None:
-            name = self._stages[self.selected] if self.selected < len(self._stages) else ""
-            about = STAGES[name].__doc__ if name else "every stage is in the chain"
-            return muted(" " + " ".join((about or "").split()))
-        row = self._row
-        if row is None:
-            return Content("")
-        dial = row.dial
-        note = next((one for one in self._notes if one.startswith(f"{dial.name}=")), "")
-        if note and not row.source.startswith("off"):
-            return muted(f" {note}")
-        unit = f" {dial.unit}" if dial.unit else ""
-        return muted(f" {dial.name}: {dial.summary} · {dial.range_text}{unit}")
+            return stage_words(self._stages[self.selected : self.selected + 1])
+        return dial_words(self._row, self._notes) if self._row is not None else Content("")
 
     @property
     def _notes(self) -> Sequence[str]:
@@ -212,11 +187,6 @@ in use that nobody asked for.
         chosen = self._row
         self._dial = chosen.dial.name if chosen is not None else ""
         self.rebuild()
-
-    def on_mount(self) -> None:
-        super().on_mount()
-        chosen = self._row
-        self._dial = chosen.dial.name if chosen is not None else ""
 
     def clicked(self, row: int, x: int) -> None:
         self.select(row)
@@ -331,7 +301,7 @@ in use that nobody asked for.
         row = self._row
         if self._typed is None:
             digit = event.character is not None and event.character in "123456789."
-            if not digit or row is None or not row.dial.numeric:
+            if not digit or row is None:
                 return
             self._typed = ""
         event.stop()
@@ -364,43 +334,3 @@ def _start(row: DialRow) -> float | int:
     if row.was is not None and isinstance(row.was, int | float):
         return row.was
     return scale_of(DIALS[row.dial.name][1]).start
-
-
-def _drawn(step: StepRecord) -> Content:
-    """What the record has."""
-    word = "you chose ● " if step.draw.how is How.FORCED else "drew ● "
-    return Content(word) + token_text(step.token, _DRAWN)
-
-
-def _would(view: View, step: StepRecord, found: Run) -> Content:
-    """What the same dice would have drawn, and what is left to draw from."""
-    token = token_text(token_of(view, found.draw.token_id), _TRIED)
-    if found.draw.token_id == step.token.id:
-        said = Content.styled("would draw ○ ", _TRIED) + token + muted(" all the same")
-    else:
-        said = Content.styled("would draw ○ ", _TRIED) + token + Content(" instead of ● ")
-        said += token_text(step.token, _DRAWN)
-    survivors, before = len(found.ladder.final), step.stages[-1].survivors if step.stages else 0
-    said += muted(f" · {survivors:,} tokens left")
-    if before and before != survivors:
-        said += muted(f", not {before:,}")
-    if found.draw.u is not None:
-        said += muted(f" · same u {found.draw.u:.5f}")
-    return said
-
-
-def _hints(view: View, width: int, *, writing: bool) -> Content:
-    """What the keys do now."""
-    if writing:
-        return muted(" enter takes the value · backspace on nothing leaves it as it was")
-    if not hypothetical(view):
-        return fit(
-            width,
-            muted(" - + turn · enter or a digit writes · i insert · o out · { } move · s close"),
-            muted(" - + turn · enter writes · i insert · o out · s close"),
-        )
-    return fit(
-        width,
-        muted(" a: so from the next token on · A: from this one · 0 as recorded · s drops it"),
-        muted(" a from the next token · A from here · s drops it"),
-    )

@@ -9,7 +9,7 @@ from textual.content import Content
 from engine.records import Token
 from engine.sampling.repeat import Repeats
 from inspector.panes.cells import right, token_text
-from inspector.panes.figures import MUTED, cut, heading, muted
+from inspector.panes.figures import MUTED, cut, fit, heading, muted, plural
 from inspector.panes.sparks import bar
 
 UNUSUAL = 0.01
@@ -26,7 +26,7 @@ def histogram(
     source = "what is tried" if tried else "the final p"
     lines = [
         heading(f"Drawn ×{found.draws:,} from {source}", width),
-        cut(_verdict(found), width),
+        fit(width, *_verdict(found)),
         cut(
             Content.styled(
                 f"{'drawn':>{digits}} {'':{length}} {'expected':>{digits}} {'':{length}} token",
@@ -54,15 +54,16 @@ def histogram(
     return lines
 
 
-def _verdict(found: Repeats) -> Content:
-    """The test in words."""
-    came = f"{found.ids.size:,} tokens came up"
+def _verdict(found: Repeats) -> list[Content]:
+    """The test in words, from the longest to the shortest."""
+    came = f"{plural(found.ids.size, 'token')} came up"
     if found.p_value is None or found.chi_square is None:
-        return muted(f"{came}: too few to compare with chances")
-    test = f"χ² {found.chi_square:.2f}, {found.degrees} degrees, p {_p(found.p_value)}"
+        return [muted(f"{came}: nothing to hold against chance"), muted(came)]
+    degrees = f"{found.degrees} degree{'' if found.degrees == 1 else 's'}"
+    test = f"χ² {found.chi_square:.2f}, {degrees}, p {_p(found.p_value)}"
     word = "as expected" if found.p_value >= UNUSUAL else "far from expected"
-    style = "$success" if found.p_value >= UNUSUAL else "$error bold"
-    return Content.styled(word, style) + muted(f": {test} · {came}")
+    said = Content.styled(word, "$success" if found.p_value >= UNUSUAL else "$error bold")
+    return [said + muted(f": {test} · {came}"), said + muted(f": {test}"), said]
 
 
 def _p(value: float) -> str:

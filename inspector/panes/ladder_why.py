@@ -62,7 +62,7 @@ def why(run: Run, drawn: Draw, token_id: int, name: Namer) -> Why:
 def _saving(run: Run, change: Change | None, then: str) -> Content:
     if change is None:
         return muted("" if not run.whole else "no other value of its dials would keep it")
-    kept = f"kept from {change.dial}={spelled(change.short)} on"
+    kept = f"{change.dial}={spelled(change.short)} would keep it"
     return muted(f"{kept}, but then cut by {visible(then)}" if then else kept)
 
 

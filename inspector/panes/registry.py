@@ -11,6 +11,7 @@ from inspector.panes.shape import ShapePane
 from inspector.panes.stacks import StacksPane
 from inspector.panes.tokens import TokensPane
 from inspector.panes.transcript import TranscriptPane
+from inspector.panes.tree import TreePane
 
 PANES: tuple[tuple[str, type[Pane]], ...] = (
     ("transcript", TranscriptPane),
@@ -21,5 +22,6 @@ PANES: tuple[tuple[str, type[Pane]], ...] = (
     ("gauges", GaugesPane),
     ("shape", ShapePane),
     ("stacks", StacksPane),
+    ("tree", TreePane),
 )
 """(widget id, class); the first is 1."""

@@ -18,7 +18,8 @@ from engine.sampling.chain import Candidates, Chain, Ladder
 from engine.sampling.stages import StageContext
 from inspector.panes.bars import share
 from inspector.panes.head import TailMissing, over_head
-from inspector.panes.rungs import Partial, Recorded, Rungs, Whole
+from inspector.panes.partial import Partial
+from inspector.panes.rungs import Recorded, Rungs, Whole
 from inspector.view import RunLog, View
 from inspector.whatif import hypothetical, recorded_chain
 
@@ -174,7 +175,8 @@ def rungs_of(view: View) -> Rungs | None:
     step = view.step
     if step is None:
         return None
-    total, note = view.facts.vocab_size if view.facts is not None else None, ""
+    total = view.facts.vocab_size if view.facts is not None else None
+    note = view.log.not_stored
     if view.dense is not None:
         try:
             found = rerun(view)

@@ -18,6 +18,8 @@ from inspector.panes.histogram import histogram
 from inspector.panes.loops import in_words, loop_at
 from inspector.panes.rerun import Run, rerun, token_of, what_if
 from inspector.panes.shape_figures import (
+    MAIN,
+    OTHERS,
     TRIED,
     Column,
     final_shape,
@@ -28,11 +30,16 @@ from inspector.panes.shape_figures import (
     recorded_final,
     recorded_shape,
     table,
+    table_width,
     whole_census,
 )
 from inspector.view import View
 
-_TWO_COLUMNS = 96
+_TITLE = "Funnel: tokens left, and the model's mass on them"
+_SHORT_TITLE = "Funnel: tokens left, mass"
+_GAP, _FUNNEL, _ROOMY_FUNNEL, _NOTES = 2, 36, 56, 38
+"""Cells between the figures and the funnel, of the funnel at least and at best, and of the notes
+on the figures."""
 
 
 class ShapePane(Pane):
@@ -53,13 +60,12 @@ what was to be expected. The chi-square test says how often a fair draw is at le
         super().__init__(id=id, number=number)
         self._draws: tuple[int, StepRecord] | None = None
 
-    def draw(self, count: int) -> None:
+    def draw(self, count: int, view: View) -> None:
         """Draw ``count`` times at the cursor; the counts stay until the cursor moves on."""
-        step = self.view.step
-        if step is not None:
-            self._draws = count, step
+        if view.step is not None:
+            self._draws = count, view.step
             self.scroll_to(y=0, animate=False)
-            self.rebuild()
+            self.show(view)
 
     # --- lines --------------------------------------------------------------------------------
 
@@ -68,24 +74,38 @@ what was to be expected. The chi-square test says how often a fair draw is at le
         if step is None:
             return [muted("no token drawn yet: step to draw the first")]
         tried = self._tried(view)
-        two = width >= _TWO_COLUMNS
-        first = _TWO_COLUMNS // 2 if two else width
-        second = width - first - 2 if two else width
-        figures = self._figures(view, step, tried, first)
-        drawn = self._histogram(view, step, tried, second)
-        left_over = self._funnel(view, step, tried, second)
-        past = history(view.path, first)
-        if two:
-            return beside([*figures, *past], [*drawn, *left_over], first)
-        return [*drawn, *figures, *left_over, *past]
+        columns = self._columns(view, step, tried)
+        first = table_width(columns)
+        if width - first - _GAP >= _FUNNEL:
+            first += max(0, min(_NOTES, width - first - _GAP - _ROOMY_FUNNEL))
+            second = width - first - _GAP
+            figures = [marks(columns, first), *table(columns, first)]
+            right_side = self._right(view, step, tried, second)
+            lines = beside(figures, right_side, first, _GAP)
+        else:
+            # The most telling figures, then where they come from, then the others.
+            lines = [
+                *self._histogram(view, step, tried, width),
+                marks(columns, width),
+                *table(columns, width, MAIN),
+                *self._funnel(view, step, tried, width),
+                *table(columns, width, OTHERS),
+            ]
+        loop = loop_at(view)
+        said = [Content.styled(in_words(loop), "$warning bold")] if loop is not None else []
+        return [*(cut(line, width) for line in said), *lines, *history(view.path, width)]
 
     def _tried(self, view: View) -> Run | None:
         found = what_if(view)
         return found if isinstance(found, Run) else None
 
-    def _figures(
-        self, view: View, step: StepRecord, tried: Run | None, width: int
-    ) -> list[Content]:
+    def _right(self, view: View, step: StepRecord, tried: Run | None, width: int) -> list[Content]:
+        return [
+            *self._histogram(view, step, tried, width),
+            *self._funnel(view, step, tried, width),
+        ]
+
+    def _columns(self, view: View, step: StepRecord, tried: Run | None) -> list[Column]:
         total = view.facts.vocab_size if view.facts is not None else None
         columns = [
             Column("model", recorded_shape(step, total)),
@@ -93,14 +113,12 @@ what was to be expected. The chi-square test says how often a fair draw is at le
         ]
         if tried is not None:
             columns.append(Column("what if", final_shape(tried.ladder.final), f"{TRIED} bold"))
-        loop = loop_at(view)
-        said = [Content.styled(in_words(loop), "$warning bold")] if loop is not None else []
-        return [*(cut(line, width) for line in said), marks(columns, width), *table(columns, width)]
+        return columns
 
     def _funnel(self, view: View, step: StepRecord, tried: Run | None, width: int) -> list[Content]:
         total = view.facts.vocab_size if view.facts is not None else None
         recorded = recorded_census(step, total)
-        title = heading("Funnel: tokens left, and the model's mass on them", width)
+        title = heading(_TITLE if len(_TITLE) < width else _SHORT_TITLE, width)
         if tried is not None:
             return [title, *funnel(whole_census(tried.ladder), recorded, width)]
         unknown = any(row is None or math.isnan(row.mass) for row in recorded)

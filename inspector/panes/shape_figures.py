@@ -121,14 +121,26 @@ _FIGURES: tuple[tuple[str, Callable[[Shape], str], str], ...] = (
     ("logit margin", lambda one: _or_none(one.logit_margin, three), "to the second"),
     ("tail", lambda one: share(one.tail_mass), f"behind the first {TAIL_AFTER}"),
 )
+MAIN = ("tokens", "as wide as", "entropy", "margin", "tail")
+OTHERS = tuple(label for label, _, _ in _FIGURES if label not in MAIN)
+"""The figures that say most, and the rest."""
 _LABEL, _CELLS = 13, 9
 
 
-def table(columns: Sequence[Column], width: int) -> list[Content]:
-    """The figures, a line each, a column a distribution."""
+def table_width(columns: Sequence[Column]) -> int:
+    """Cells that the table takes without notes."""
+    return _LABEL + _CELLS * len(columns)
+
+
+def table(
+    columns: Sequence[Column], width: int, labels: Sequence[str] | None = None
+) -> list[Content]:
+    """The figures, a line each, a column a distribution; only those of ``labels`` if given."""
     names = "".join(right(one.title, _CELLS) for one in columns)
     lines = [cut(Content.styled(" " * _LABEL + names, "$title").stylize("underline"), width)]
     for label, text, note in _FIGURES:
+        if labels is not None and label not in labels:
+            continue
         cells = [
             (right(text(one.shape) if one.shape is not None else NOTHING, _CELLS), one.style)
             for one in columns
@@ -142,13 +154,14 @@ def table(columns: Sequence[Column], width: int) -> list[Content]:
 
 def marks(columns: Sequence[Column], width: int) -> Content:
     """The marks in words: near-forced or open, and for which distribution."""
-    parts = []
+    found: dict[Mark, list[str]] = {}
     for one in columns:
-        mark = one.shape.mark if one.shape is not None else Mark.NONE
-        if mark is not Mark.NONE:
-            parts.append(
-                Content.styled(f"{_MARKS[mark]} {mark}", _STYLES[mark]) + muted(f" {one.title}")
-            )
+        if one.shape is not None and one.shape.mark:
+            found.setdefault(one.shape.mark, []).append(one.title)
+    parts = [
+        Content.styled(f"{_MARKS[mark]} {mark}", _STYLES[mark]) + muted(f": {', '.join(names)}")
+        for mark, names in found.items()
+    ]
     return cut(muted("  ").join(parts) if parts else muted("neither near-forced nor open"), width)
 
 

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from textual.content import Content
 
 from engine.records import Draw, Token
-from engine.sampling.presets import PRESETS
 from engine.sampling.stacks import Disagreement, StackColumn, StackComparison
 from engine.text import visible
 from inspector.panes.bars import FIGURE, share
 from inspector.panes.cells import left, right, token_parts, token_text
-from inspector.panes.figures import MUTED, cut, heading, muted
+from inspector.panes.figures import MUTED, cut, heading, muted, plural
+from inspector.panes.ladder_head import short_name
 
-CUT, DRAWN = "✂", "●"
-_NAME, _KEPT, _ENTROPY, _TEXT = 9, 8, 8, 14
+CUT, DRAWN, WOULD = "✂", "●", "○"
+_NAME, _KEPT, _ENTROPY = 9, 7, 6
+_ORDER, _TEXT = 20, 16
+"""Cells that the order must have to be shown, and that are kept for the token drawn."""
 _CELLS = 8
-_DRAWN = "$bar-drawn $bar-drawn-style"
+_DRAWN, _WOULD = "$bar-drawn $bar-drawn-style", "$estimated bold"
 
 Namer = Callable[[int], Token | None]
 
@@ -31,15 +33,38 @@ class Compared:
     draws: tuple[Draw | None, ...]
 
 
-def stack_line(column: StackColumn, draw: Draw | None, name: Namer, width: int) -> Content:
-    """One stack: how many tokens it keeps, and what it draws."""
+def stack_line(
+    column: StackColumn, draw: Draw | None, recorded: int, name: Namer, width: int
+) -> Content:
+    """One stack: its order, how many tokens it keeps, and what it draws with the same dice.
+
+    ``recorded`` is the token that the record has: whoever draws it too is marked so.
+    """
     head = (left(column.preset, _NAME) + " ", "bold")
     if column.ladder is None or draw is None:
         return cut(Content.assemble(" ", head, (f"✗ {visible(column.error)}", "$error")), width)
     kept = right(f"{len(column.ladder.final):,}", _KEPT)
     entropy = right(f"{column.ladder.final.entropy:.2f}", _ENTROPY)
-    line = Content.assemble(" ", head, f"{kept}{entropy}  ", (f"{DRAWN} ", _DRAWN))
-    return cut(line + token_text(name(draw.token_id), _DRAWN), width)
+    sign, style = (DRAWN, _DRAWN) if draw.token_id == recorded else (WOULD, _WOULD)
+    order = (_order(column, _order_cells(width)), MUTED)
+    line = Content.assemble(" ", head, order, f"{kept}{entropy}  ", (f"{sign} ", style))
+    return cut(line + token_text(name(draw.token_id), style), width)
+
+
+def _order_cells(width: int) -> int:
+    room = width - 1 - _NAME - 1 - _KEPT - _ENTROPY - 4 - _TEXT
+    return room if room >= _ORDER else 0
+
+
+def _order(column: StackColumn, cells: int) -> str:
+    """The stages that do something, in their order, shortened as far as it takes."""
+    stages = column.chain.stages if column.chain is not None else ()
+    names = [one.name for one in stages if not one.off]
+    for letters in (11, 5, 4, 3):
+        text = " > ".join(short_name(name, max(letters, 3)) for name in names)
+        if len(text) <= cells:
+            break
+    return left(text if names else "nothing is on", cells)
 
 
 def order_line(column: StackColumn, width: int) -> Content:
@@ -51,7 +76,9 @@ def order_line(column: StackColumn, width: int) -> Content:
 
 def title_line(width: int) -> Content:
     """The names of the stacks' columns."""
-    text = f" {left('stack', _NAME)} {right('kept', _KEPT)}{right('nats', _ENTROPY)}  same dice draw"
+    order = left("order", _order_cells(width))
+    figures = f"{right('kept', _KEPT)}{right('nats', _ENTROPY)}"
+    text = f" {left('stack', _NAME)} {order}{figures}  same dice draw"
     return cut(Content.styled(text, "$title").stylize("underline"), width)
 
 
@@ -59,8 +86,7 @@ def parting_titles(columns: Sequence[StackColumn], count: int, width: int) -> li
     """Above the tokens on which they part."""
     names = "".join(f" {left(_short(one.preset), _CELLS - 1)}" for one in columns)
     line = Content.styled(f" {right('raw p', FIGURE + 1)} {names} token", "$title")
-    title = f"They part on {count:,} {'token' if count == 1 else 'tokens'}"
-    return [heading(title, width), cut(line.stylize("underline"), width)]
+    return [heading(f"They part on {plural(count, 'token')}", width), cut(line.stylize("underline"), width)]
 
 
 def _short(preset: str) -> str:
@@ -78,14 +104,15 @@ def parting_line(
         if kept:
             parts.append((f" {left(share(probability), _CELLS - 1)}", ""))
         else:
-            by = "✗" if column.ladder is None else f"{CUT} {_stage(reason)}"
+            by = "✗" if column.ladder is None else f"{CUT} {_stage(reason, _CELLS - 3)}"
             parts.append((f" {left(by, _CELLS - 1)}", "$cut $cut-style"))
     return cut(Content.assemble(*parts, " ", *token_parts(token)), width)
 
 
-def _stage(reason: str) -> str:
+def _stage(reason: str, cells: int) -> str:
     """The stage's name out of an explanation: ``cut by top_p=0.95: …``."""
-    return reason.removeprefix("cut by ").removeprefix("forbidden by ").partition("=")[0]
+    name = reason.removeprefix("cut by ").removeprefix("forbidden by ").partition("=")[0]
+    return short_name(name, cells)
 
 
 def reasons(row: Disagreement, columns: Sequence[StackColumn], width: int) -> list[Content]:
@@ -98,7 +125,3 @@ def reasons(row: Disagreement, columns: Sequence[StackColumn], width: int) -> li
         for why, names in grouped.items()
     ]
 
-
-def notes(preset: str) -> tuple[str, ...]:
-    """What is peculiar to a stack."""
-    return PRESETS[preset].notes

@@ -11,9 +11,9 @@ from textual.content import Content
 
 from engine.records import DenseLogits, StepRecord
 from engine.sampling.candidates import SamplingError
-from engine.sampling.chain import PRESETS, Chain, SpecError
-from engine.sampling.stacks import StackComparison, compare_stacks
-from engine.sampling.stages import Value
+from engine.sampling.chain import Chain, SpecError
+from engine.sampling.stacks import compare_stacks
+from engine.sampling.stages import Value, spelled
 from engine.text import visible
 from inspector.panes.base import Pane, Rows
 from inspector.panes.figures import cut, muted
@@ -33,7 +33,7 @@ from inspector.whatif import hypothetical, recorded_chain, values_of
 _MOST = 64
 _REASONS = 4
 """Lines below for why the stacks did what they did to the selected token."""
-_TALL = 20
+_TALL = 16
 
 
 @lru_cache(maxsize=4)
@@ -82,14 +82,14 @@ back to the ladder.
     # --- lines --------------------------------------------------------------------------------
 
     def header(self, view: View, width: int) -> Sequence[Content]:
-        self._compared = self._compare(view)
-        if isinstance(self._compared, str):
+        self._compared, step = self._compare(view), view.step
+        if isinstance(self._compared, str) or step is None:
             return ()
         found, draws = self._compared.found, self._compared.draws
         name = partial(token_of, view)
         lines = [cut(muted(f" {self._given(view)}"), width), title_line(width)]
         for column, draw in zip(found.columns, draws, strict=True):
-            lines.append(stack_line(column, draw, name, width))
+            lines.append(stack_line(column, draw, step.token.id, name, width))
         return [*lines, *parting_titles(found.columns, found.disagreeing, width)]
 
     def rows(self, view: View, width: int, height: int) -> Rows:
@@ -130,7 +130,7 @@ back to the ladder.
         dials = self._dials(view)
         if not dials:
             return "no dial is set: every stack has its own defaults"
-        return visible(" ".join(f"{name}={value}" for name, value in dials.items()))
+        return visible(" ".join(f"{name}={spelled(value)}" for name, value in dials.items()))
 
     def _dials(self, view: View) -> Mapping[str, Value]:
         chain: Chain | None = view.what_if or recorded_chain(view)
@@ -144,7 +144,8 @@ back to the ladder.
         if not view.settled:
             return WAITING
         if view.dense is None:
-            return "this needs the whole logits of the step: the engine is asked for them"
+            state = view.log.not_stored or "the engine is asked for them"
+            return f"this needs the whole logits of the step: {state}"
         try:
             dials = tuple(self._dials(view).items())
             return _compared(view.log, step, view.dense, dials)

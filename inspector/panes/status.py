@@ -9,6 +9,7 @@ from textual.widget import Widget
 
 from engine.records import EngineError, LoadProgress, ModelFacts, RunState
 from engine.text import visible
+from inspector.branches import place
 from inspector.panes.figures import MUTED, cut, padded, right
 from inspector.panes.loops import briefly, in_words, loop_at
 from inspector.view import RunLog, View
@@ -61,6 +62,7 @@ def status_line(view: View, width: int, busy_s: float | None = None) -> Content:
 
 # What gives way first. Each item: a part, and which of its variants is to be tried.
 _SHORTENED = (
+    ("unsaved", 1),
     ("device", 1),
     ("preset", 1),
     ("what-if", 1),
@@ -68,11 +70,13 @@ _SHORTENED = (
     ("device", 2),
     ("position", 1),
     ("preset", 2),
+    ("branch", 1),
     ("state", 1),
     ("model", 1),
     ("seed", 1),
     ("device", 3),
     ("model", 2),
+    ("branch", 2),
     ("state", 2),
     ("position", 2),
 )
@@ -86,6 +90,8 @@ def _cells(parts: dict[str, Part], chosen: dict[str, int]) -> int:
 
 def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
     parts = {"state": _state(view.log, busy_s)}
+    if view.log.unsaved:
+        parts["unsaved"] = Part((f"NOT SAVED {visible(view.log.unsaved)}", "NOT SAVED"), "$error")
     if hypothetical(view):
         tried = visible(view.what_if.spec if view.what_if is not None else "")
         parts["what-if"] = Part((f"WHAT IF {tried}", "WHAT IF"), "$estimated bold")
@@ -93,6 +99,7 @@ def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
         parts["loop"] = Part((in_words(loop), briefly(loop)), "$warning bold")
     if view.prompt is not None:
         parts["position"] = Part(_position(view))
+        parts["branch"] = Part(_branch(view), "bold")
     if view.facts is not None:
         name = visible(view.facts.name)
         parts["model"] = Part((name, cut(Content(name), SHORT_NAME).plain, ""), "bold")
@@ -136,6 +143,18 @@ def _position(view: View) -> tuple[str, ...]:
     context = view.facts.context_length if view.facts is not None else None
     room = f"/{context:,}" if context is not None else ""
     return (f"token {here:,}{of}{room}", f"{here:,}{of}{room}", "")
+
+
+def _branch(view: View) -> tuple[str, ...]:
+    """Which of the branches at the fork above the cursor is on, and what it is called."""
+    here = place(view)
+    if here.of == 1 and not here.name:
+        return ("",)
+    name = visible(here.name)
+    number = f"branch {here.number} of {here.of}" if here.of > 1 else "branch"
+    long = f"{number}: {name}" if name else number
+    short = f"{here.number}/{here.of}" if here.of > 1 else ""
+    return (long, f"{cut(Content(name), SHORT_NAME).plain or 'branch'} {short}".rstrip(), "")
 
 
 def _device(facts: ModelFacts) -> tuple[str, ...]:

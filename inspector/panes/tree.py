@@ -20,10 +20,20 @@ _DETAIL_LINES = 2
 
 
 class TreePane(Pane):
-    """The tree. A click or enter on a row goes to its first token; there, enter goes to its last."""
+    """A click or enter on a row goes to its first token; where that is, enter goes to its last."""
 
     NAME: ClassVar[str] = "Tree"
     SELECTABLE: ClassVar[bool] = True
+    HELP = """
+A row is a run of tokens between two forks. At a fork the tokens that leave the line come first; the
+one with which the line itself goes on, below them, is as much a choice as they are. The heavy line
+leads to the cursor (**●**). *prob* is the probability after the sampler, *how* the seed that drew
+the token, or what chose it; **≠** there means other settings than the token before had.
+
+**enter** goes to a row's first token, and from there to its last. **h** and **l** go from branch to
+branch at the nearest fork above the cursor, **f** makes a new one, **m** names the selected branch,
+**D** deletes it.
+"""
 
     def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
         super().__init__(id=id, number=number)

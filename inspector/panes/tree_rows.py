@@ -78,7 +78,7 @@ def how(step: StepRecord) -> str:
 def _end(view: View, row: Row, nodes: Sequence[int]) -> str:
     """What comes after a stretch: a fork, a stop, or nothing yet."""
     if row.forks > 1:
-        return f"⑂ {row.forks}"
+        return f"{row.forks} ways"
     last = view.log.nodes.get(nodes[-1])
     return _STOPS[last.stop.kind] if last is not None and last.stop is not None else ""
 

@@ -73,7 +73,7 @@ class BreakpointsScreen(ModalScreen[None]):
         Binding("space", "switch", "On/off", id="breakpoints.switch"),
         Binding("d,delete", "delete", "Delete", id="breakpoints.delete"),
         Binding("B,q", "close", "Close", id="breakpoints.close", key_display="B"),
-        Binding("escape", "leave", "Back to the list", id="breakpoints.leave"),
+        Binding("escape", "leave", "Back", id="breakpoints.leave", show=False),
     ]
 
     def __init__(
@@ -98,7 +98,7 @@ class BreakpointsScreen(ModalScreen[None]):
         # Who opens an empty list wants to type; who opens a full one may want to look.
         if self._breaks.points or self._breaks.watches:
             self._turn_to(Mode.ADD)
-            self.query_one(PointsPane).focus()
+            self.set_focus(self.query_one(PointsPane))
         else:
             self.action_type(Mode.ADD.name)
 
@@ -133,7 +133,7 @@ class BreakpointsScreen(ModalScreen[None]):
                 line.value = text
             case None:
                 line.value = ""
-        line.focus()
+        self.set_focus(line)
 
     def _turn_to(self, mode: Mode) -> None:
         self._mode = mode
@@ -163,13 +163,9 @@ class BreakpointsScreen(ModalScreen[None]):
     def action_leave(self) -> None:
         """Out of the line; out of the screen where that has been left already."""
         if isinstance(self.focused, Input):
-            self.query_one(PointsPane).focus()
+            self.set_focus(self.query_one(PointsPane))
         else:
             self.dismiss()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # In the list there are plain keys for it, and the footer has better things to say.
-        return action != "leave" or isinstance(self.focused, Input)
 
     @on(Pane.Chosen)
     def _chosen(self, message: Pane.Chosen) -> None:
@@ -209,7 +205,7 @@ class BreakpointsScreen(ModalScreen[None]):
             return
         message.input.value = ""
         self._turn_to(Mode.ADD)
-        self.query_one(PointsPane).focus()
+        self.set_focus(self.query_one(PointsPane))
         self._done()
 
     def _carry_out(self, text: str) -> None:

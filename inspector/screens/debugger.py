@@ -94,7 +94,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             body.move_child(dials, before=above)
         for pane in self.query(Pane):
             pane.display = pane.id in shown
-        self.set_class(len(shown) == 1, "-zoomed")
+        self.set_class(self._layout.zoomed is not None, "-zoomed")
         self.query_one(TabStrip).show(self._layout.opened)
         # A pane that was hidden has an old picture, or none.
         self.call_after_refresh(self._show_panes)
@@ -158,7 +158,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         shape = self.query_one(ShapePane)
         self._turn_to("shape")
         shape.focus()
-        shape.draw(count)
+        shape.draw(count, self._view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The dials' keys mean nothing while they are closed."""

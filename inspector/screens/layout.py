@@ -20,7 +20,7 @@ TRANSCRIPT, LADDER, DIALS = "transcript", "ladder", "dials"
 PLACES: tuple[tuple[str, ...], ...] = (
     (TRANSCRIPT,),
     (LADDER, "stacks"),
-    ("tokens", DIALS),
+    ("tokens", "tree", DIALS),
     ("kv",),
     ("prefill",),
     ("gauges", "shape"),
@@ -29,6 +29,9 @@ PLACES: tuple[tuple[str, ...], ...] = (
 
 TURNED_BY_DIALS = (LADDER, "stacks", "shape")
 """Panes that show at once what a turned dial does."""
+
+NEEDS_ROOM = ("stacks",)
+"""Panes that in the compact layout have the whole screen."""
 
 TALL = 34
 """Lines from which the compact layout has room for the transcript beside the dials."""
@@ -78,6 +81,8 @@ class Layout:
             return set(self._holders.values())
         if self.dials and self.opened in TURNED_BY_DIALS:
             return {DIALS, self.opened, *([TRANSCRIPT] if tall else [])}
+        if self.opened in NEEDS_ROOM and not tall:
+            return {self.opened}
         return {TRANSCRIPT, self.opened}
 
 

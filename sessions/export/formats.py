@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sessions.export.figures import csv_lines
@@ -50,9 +50,15 @@ def form_of(path: Path) -> str:
 def write(
     source: Source, path: str | Path, form: str | None = None, *, overwrite: bool = False
 ) -> None:
-    """Write an export to ``path``, whole or not at all. Raises SessionError."""
+    """Write an export to ``path``, whole or not at all. Raises SessionError.
+
+    What is there and no plain file, such as /dev/stdout or a pipe, is written to as it stands.
+    """
     path = Path(path)
     lines = FORMS[form or form_of(path)](source)
+    if path.exists() and not path.is_file():
+        _write_into(path, lines)
+        return
     if path.exists() and not overwrite:
         raise SessionError(f"{path} is there already: choose another name")
     hidden = ""
@@ -66,3 +72,12 @@ def write(
     finally:
         with contextlib.suppress(OSError):
             os.unlink(hidden)
+
+
+def _write_into(path: Path, lines: Iterable[str]) -> None:
+    """Write to a device or a pipe, which must never be replaced."""
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise SessionError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,33 @@
+"""``llm-inspect sessions`` in a terminal: the session browser by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.app import App
+from textual.theme import Theme
+
+import themes
+from inspector.screens.sessions import SessionsScreen
+from sessions.library import Library
+
+
+class Browser(App[Path | None]):
+    """Ends with the session to open; None for none."""
+
+    TITLE = "llm-inspect sessions"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, library: Library, theme: str = themes.DEFAULT) -> None:
+        super().__init__()
+        self._library = library
+        spec = themes.resolve(theme)
+        self.register_theme(Theme(**spec.textual_kwargs()))
+        self.theme = spec.name
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        current = self.current_theme
+        return themes.fallback_variables(dark=current.dark, ansi=current.ansi)
+
+    def on_mount(self) -> None:
+        self.push_screen(SessionsScreen(self._library), self.exit)

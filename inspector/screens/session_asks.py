@@ -1,0 +1,69 @@
+"""Small windows about the session: what to call it, how to export it, whether to leave it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from engine.text import visible
+from inspector.screens.dialog import Ask, Menu
+
+
+class SaveAsk(Ask[str]):
+    """Asks for the session's name."""
+
+    OK: ClassVar[str] = "Save"
+
+    def __init__(self, now: str) -> None:
+        """``now``: where it is being kept; empty where it is not."""
+        where = f"kept now as {visible(now)}" if now else "not kept so far"
+        super().__init__(Content("Save as"), "", f"a name, or a path such as ./run · {where}")
+
+    def understand(self, text: str) -> str:
+        return _name(text)
+
+
+class NewNameAsk(Ask[str]):
+    """Asks for another name of a session."""
+
+    OK: ClassVar[str] = "Rename"
+
+    def understand(self, text: str) -> str:
+        return _name(text)
+
+
+def _name(text: str) -> str:
+    name = text.strip()
+    if not name:
+        raise ValueError("give a name: letters or digits")
+    return name
+
+
+class ExportMenu(Menu):
+    """Asks for the form of an export."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("h", "choose('html')", "HTML, one file to look at in a browser", id="export.html"),
+        Binding("m", "choose('md')", "Markdown report", id="export.md"),
+        Binding("j", "choose('jsonl')", "JSONL, one object a step", id="export.jsonl"),
+        Binding("c", "choose('csv')", "CSV, the figures of every step", id="export.csv"),
+        Binding("s", "choose('svg')", "SVG picture of the screen", id="export.svg"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(Content("Export this run as"))
+
+
+class QuitMenu(Menu):
+    """Asks before a run is left that no file holds."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "choose('save')", "Save it", id="quit.save"),
+        Binding("q", "choose('quit')", "Leave it all the same", id="quit.quit"),
+    ]
+
+    def __init__(self, title: Content, reason: str) -> None:
+        said = {"save": Content.styled(visible(reason), "$warning")} if reason else {}
+        super().__init__(title, said)

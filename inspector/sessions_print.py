@@ -1,0 +1,195 @@
+"""What ``llm-inspect sessions`` prints: lists, one session, comparisons, exports and checks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from engine.commands import Open
+from engine.text import visible
+from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, UsageError
+from inspector.run import Progress
+from sessions import Session, SessionError, diff_text, open_session, verify
+from sessions.diff import diff, model_changes, side_of
+from sessions.export.formats import FORMS, write
+from sessions.export.jsonl import dumps, plain
+from sessions.export.source import Source
+from sessions.export.words import about, output_text, speeds
+from sessions.library import Library
+from sessions.preview import Preview
+
+_NAME, _PROMPT = 44, 40
+
+
+def show_list(library: Library, words: str, form: str) -> int:
+    """All sessions, or those that hold ``words``."""
+    found = library.search(words) if words else library.previews()
+    if form == "json":
+        print(dumps({"sessions": [_preview_json(one) for one in found]}))
+        return EXIT_OK
+    if not found:
+        where = f"no session in {library.folder}"
+        print(f"{where} holds {words!r}" if words else where, file=sys.stderr)
+    for one in found:
+        print(_preview_line(one))
+    return EXIT_OK
+
+
+def _preview_line(one: Preview) -> str:
+    when = datetime.fromtimestamp(one.modified).strftime("%Y-%m-%d %H:%M")
+    name = visible(one.name)
+    if one.error:
+        return f"{name:<{_NAME}}  {'—':>6}  {when}  {visible(one.error)}"
+    prompt = visible(one.prompt)
+    short = prompt if len(prompt) <= _PROMPT else f"{prompt[: _PROMPT - 1]}…"
+    left = "" if one.closed else "  (cut off, or still being written)"
+    return f"{name:<{_NAME}}  {one.steps:>6,}  {when}  {visible(one.model)}  {short}{left}"
+
+
+def _preview_json(one: Preview) -> dict[str, Any]:
+    return {
+        "name": plain(one.name),
+        "path": plain(str(one.path)),
+        "title": plain(one.title),
+        "model": plain(one.model),
+        "prompt": plain(one.prompt),
+        "steps": one.steps,
+        "bytes": one.size,
+        "created": one.created,
+        "closed": one.closed,
+        "error": plain(one.error) or None,
+    }
+
+
+def show(path: Path, form: str) -> int:
+    """What a session holds: its facts, and the text of every branch."""
+    with open_session(path) as session:
+        source = Source.of_session(session)
+        facts = [*about(source), *speeds(source)]
+        tips = source.tips() if len(session) else []
+        texts = [(tip, output_text(source.branch(tip))) for tip in tips]
+        prompt = session.prompt.text if session.prompt else ""
+        errors = [error.message for error in session.errors]
+        if form == "json":
+            line = {
+                "path": plain(str(path)),
+                "title": plain(session.title),
+                "created": session.created,
+                "closed": session.closed,
+                "writer": plain(session.writer),
+                "steps": len(session),
+                "full_logits": session.full_logits,
+                "facts": {name: plain(value) for name, value in facts},
+                "prompt": plain(prompt),
+                "branches": [{"tip": tip, "text": plain(text)} for tip, text in texts],
+                "errors": [plain(error) for error in errors],
+            }
+            print(dumps(line))
+            return EXIT_OK
+        print(visible(session.title or path.stem))
+        width = max((len(name) for name, _ in facts), default=0)
+        for name, value in facts:
+            print(f"  {visible(name):<{width}}  {visible(value)}")
+        print(f"\nprompt\n{_block(prompt)}")
+        for tip, text in texts:
+            print(f"\nbranch to node {tip}\n{_block(text)}")
+        for error in errors:
+            print(f"\nerror: {visible(error)}")
+    return EXIT_OK
+
+
+def _block(text: str) -> str:
+    return "\n".join(f"  {line}" for line in visible(text, newline="\n").splitlines())
+
+
+def show_diff(files: tuple[Path, Path], tips: tuple[int | None, int | None], form: str) -> int:
+    """What differs between two sessions, or two branches of one."""
+    with open_session(files[0]) as a, open_session(files[1]) as b:
+        for session, tip in zip((a, b), tips, strict=True):
+            _require_node(session, tip)
+        found = diff(side_of(a, tips[0]), side_of(b, tips[1]))
+        if form == "json":
+            print(dumps(diff_text.to_json(found)))
+        else:
+            print(*diff_text.lines(found), sep="\n")
+    return EXIT_OK
+
+
+def _require_node(session: Session, tip: int | None) -> None:
+    if tip is not None and tip not in session.steps:
+        tips = ", ".join(str(node) for node in session.tips)
+        raise UsageError(f"{session.path} has no node {tip}; its branches end at {tips}")
+
+
+def export(path: Path, out: str, form: str | None, tip: int | None, force: bool) -> int:
+    """Write a session in another form; ``-`` is standard output."""
+    with open_session(path) as session:
+        _require_node(session, tip)
+        source = Source.of_session(session, tip)
+        if out != "-":
+            write(source, out, form, overwrite=force)
+            print(out)
+            return EXIT_OK
+        if form is None:
+            raise UsageError(f"give a file with -o, or --format {'|'.join(FORMS)}")
+        sys.stdout.writelines(FORMS[form](source))
+    return EXIT_OK
+
+
+def check(path: Path, form: str) -> int:
+    """Is the file whole: every page, every value, every step's candidates."""
+    try:
+        with open_session(path) as session:
+            for node in session.node_ids.tolist():
+                step = session.step(node)
+                _ = step.top, step.stages, step.kv
+            count, branches = len(session), len(session.tips)
+    except SessionError as error:
+        if not path.exists():
+            raise
+        _print_check(form, {"path": str(path), "whole": False, "error": str(error)}, [str(error)])
+        return EXIT_CHECK
+    fields = {"path": str(path), "whole": True, "steps": count, "branches": branches}
+    _print_check(form, fields, [f"whole: {count:,} steps, {branches:,} branches"])
+    return EXIT_OK
+
+
+def _print_check(form: str, fields: dict[str, Any], lines: Iterable[str]) -> None:
+    if form == "json":
+        print(dumps({name: plain(value) for name, value in fields.items()}))
+    else:
+        for line in lines:
+            print(visible(line))
+
+
+def check_live(session: Session, command: Open, form: str) -> int:
+    """Is the run reproduced: once more on the model, in this process, token by token."""
+    # The only command whose own process loads a model: nobody waits at a screen for it.
+    from engine.backends import open_backend
+    from engine.backends.base import BackendError
+    from engine.models import ModelError
+    from engine.stepper import Stepper, StepperError
+
+    progress = Progress(sys.stderr)
+    try:
+        backend = open_backend(command.backend, dict(command.options), progress.show)
+        checks, count = [], len(session.path_nodes(session.tip))
+        for done in verify.checking(session, Stepper(backend)):
+            checks.append(done)
+            progress.show("checking", len(checks) / count, f"{len(checks):,} of {count:,} tokens")
+        progress.clear()
+        changes = tuple(model_changes(session.facts, backend.facts))
+        found = verify.Verification(session.path.name, changes, tuple(checks))
+        backend.close()
+    except (BackendError, ModelError, StepperError) as error:
+        progress.clear()
+        print(f"llm-inspect: {visible(str(error))}", file=sys.stderr)
+        return EXIT_ENGINE
+    if form == "json":
+        print(dumps(verify.to_json(found)))
+    else:
+        print(*verify.lines(found), sep="\n")
+    return EXIT_OK if found.reproduced else EXIT_CHECK
