@@ -114,6 +114,11 @@ class Inspector(BranchingApp, SavingApp):
         self._client.close()
         self.end_keeping()
 
+    @property
+    def kept(self) -> bool:
+        """Whether a file holds what is on screen."""
+        return self._kept
+
     def _send(self, command: Command) -> None:
         self._client.send(command)
 

@@ -42,6 +42,11 @@ class BranchingApp(App[None]):
         """Go on with the chain that is tried."""
         raise NotImplementedError
 
+    @property
+    def kept(self) -> bool:
+        """Whether a file holds what is on screen."""
+        raise NotImplementedError
+
     def tell_dialogs(self) -> None:
         """Let open dialogs see what the engine has said."""
         for screen in self.screen_stack:
@@ -220,4 +225,5 @@ class BranchingApp(App[None]):
         if self.controller.log.facts is None:
             self._tell("no model is loaded yet")
         else:
-            self.push_screen(PromptScreen(self.controller.log, self._asked.submit, submit))
+            log, last = self.controller.log, self._asked.submit
+            self.push_screen(PromptScreen(log, last, submit, kept=self.kept))

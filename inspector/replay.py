@@ -27,7 +27,7 @@ from sessions.tempo import arrivals_ms
 
 RECORDING = "a recording"
 REFUSAL = "this is a recording: --live attaches the model"
-NOT_STORED = "the recording holds no more of them"
+NOT_STORED = "the rest is not stored"
 """Why a step has no whole logits."""
 
 _ASKS_FOR_A_MODEL = (

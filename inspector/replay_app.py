@@ -51,6 +51,7 @@ class ReplayInspector(Inspector):
         self._session = session
         self._attachment = attach
         self._playing = playing or Playing()
+        self._recorded: ModelFacts | None = None
         self._tempo: Tempo | None = None
         self._began = 0.0
         self._timer: Timer | None = None
@@ -71,6 +72,7 @@ class ReplayInspector(Inspector):
         log.not_stored = "" if session.full_logits else NOT_STORED
         records = session.records(steps=False)
         self.controller.replay(records, session.steps, session.children)
+        self._recorded = log.facts
         self.controller.cursor = ROOT if self._playing.speed else log.tip(ROOT, {})
         if self._attachment is not None:
             self._client = self._attachment()
@@ -80,7 +82,7 @@ class ReplayInspector(Inspector):
 
     def model_is_there(self, facts: ModelFacts) -> None:
         """Hand the recorded tree to an engine that can go on with it, and say what differs."""
-        if facts is self._session.facts:
+        if facts is self._recorded:
             return
         reason = obstacle(self._session, facts)
         if reason:
@@ -105,7 +107,7 @@ class ReplayInspector(Inspector):
         self._client.close()
         self._attachment = None
         self._client = self._replayed()
-        self.controller.log.facts = self._session.facts
+        self.controller.log.facts = self._recorded
         self._listen(self._client)
 
     def action_restart(self) -> None:

@@ -186,10 +186,15 @@ def _browse(args: argparse.Namespace, library: Library) -> int:
 
 
 def find(name: str, library: Library | None = None) -> Path:
-    """A session by its path, by its name in the library, or one of the examples."""
+    """A session by its path, by its name in the library, or one of the examples.
+
+    Raises SessionError where there is none.
+    """
     path = Path(name)
-    if path.exists() or os.sep in name:
+    if path.exists():
         return path
+    if os.sep in name:
+        raise SessionError(f"there is no file {name}: see `llm-inspect sessions list`")
     library = library or Library()
     for folder in (library.folder, library.autosaves):
         kept = folder / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
@@ -197,4 +202,6 @@ def find(name: str, library: Library | None = None) -> Path:
             return kept
     from sessions.examples import EXAMPLES, example
 
-    return example(name) if name in EXAMPLES else path
+    if name not in EXAMPLES:
+        raise SessionError(f"there is no session {name}: see `llm-inspect sessions list`")
+    return example(name)

@@ -148,8 +148,6 @@ def check(path: Path, form: str) -> int:
                 _ = step.top, step.stages, step.kv
             count, branches = len(session), len(session.tips)
     except SessionError as error:
-        if not path.exists():
-            raise
         _print_check(form, {"path": str(path), "whole": False, "error": str(error)}, [str(error)])
         return EXIT_CHECK
     fields = {"path": str(path), "whole": True, "steps": count, "branches": branches}

@@ -66,10 +66,9 @@ def kv(seen: int, *, computed: int = 1, stored: int | None = None, each: int = 4
 
 
 def prompt(count: int, *, tokenize_ms: float = 0.0) -> PromptRecord:
-    """A prompt of ``count`` tokens."""
-    return PromptRecord(
-        "word " * count, (TOKEN,) * count, (Origin.USER,) * count, False, tokenize_ms
-    )
+    """A prompt of ``count`` tokens, of different ids: what repeats would be watched."""
+    tokens = tuple(Token(1000 + at, TOKEN.bytes) for at in range(count))
+    return PromptRecord("word " * count, tokens, (Origin.USER,) * count, False, tokenize_ms)
 
 
 def chunk(

@@ -49,7 +49,7 @@ async def test_six_stacks_and_the_tokens_they_part_on() -> None:
  llamacpp  top_k > top_p > min_p > temp          3  0.67  ● "a"
  sglang    temperature > top_p > top_k           2  0.50  ● "a"
  mlx       top_p > top_k > temperature           4  0.72  ● "a"
-They part on 2 tokens ────────────────────────────────────────────────────────
+They part on 2 tokens ──────────────────────────────────────────────────────
   raw p  guide   hf      vllm    llamacp sglang  mlx     token
 ▸ 12.5%  ✂ top_p ✂ top_p ✂ top_p 4.76%   ✂ top_p 4.71%   "[/b]"
   6.25%  ✂ top_p ✂ top_p ✂ top_p ✂ top_p ✂ top_p 1.18%   "␛[2J"

@@ -145,7 +145,7 @@ def test_a_run_log_takes_the_steps_as_they_are(tmp_path: Path) -> None:
         added = dataclasses.replace(session.step(9), node=10, parent=9)
         log.add(added)
         assert log.nodes[10] is added
-        assert log.tip(9) == 10
+        assert log.tip(9, {}) == 10
         assert len(session.steps) == 10
         assert sorted(session.steps) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
         assert len(session) == 9, "the file is as it was"

@@ -67,6 +67,9 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     NAME: ClassVar[str] = ""
     """Shown in the border, the help and the palette."""
 
+    SHORT: ClassVar[str] = ""
+    """What it is called where there is little room, if that is something else."""
+
     SELECTABLE: ClassVar[bool] = False
     """Whether one row is highlighted and moved with the arrow keys. Leave its first cell blank."""
 

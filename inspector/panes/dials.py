@@ -8,6 +8,7 @@ there is, its value, and where the value came from.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -224,8 +225,10 @@ in use that nobody asked for.
             self._error = str(error)
             self.rebuild()
             return
-        same = chain == recorded_chain(self.view)
-        self.post_message(Try(None if same else chain))
+        tried = None if chain == recorded_chain(self.view) else chain
+        # The next key may come before the answer: it must turn what this one has turned.
+        self.show(replace(self.view, what_if=tried))
+        self.post_message(Try(tried))
 
     def action_reset(self) -> None:
         """The dial as recorded; once it is, its stage: its place, or whether it is there."""

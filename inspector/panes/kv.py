@@ -122,6 +122,7 @@ class KVPane(Pane):
     """The KV cache at the cursor."""
 
     NAME: ClassVar[str] = "KV cache"
+    SHORT: ClassVar[str] = "KV"
 
     def rows(self, view: View, width: int, height: int) -> list[Content]:
         return kv_lines(view, width, height)

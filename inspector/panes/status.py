@@ -77,6 +77,7 @@ _SHORTENED = (
     ("device", 3),
     ("model", 2),
     ("branch", 2),
+    ("loop", 2),
     ("state", 2),
     ("position", 2),
 )
@@ -96,7 +97,7 @@ def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
         tried = visible(view.what_if.spec if view.what_if is not None else "")
         parts["what-if"] = Part((f"WHAT IF {tried}", "WHAT IF"), "$estimated bold")
     if (loop := loop_at(view)) is not None:
-        parts["loop"] = Part((in_words(loop), briefly(loop)), "$warning bold")
+        parts["loop"] = Part((in_words(loop), briefly(loop), ""), "$warning bold")
     if view.prompt is not None:
         parts["position"] = Part(_position(view))
         parts["branch"] = Part(_branch(view), "bold")

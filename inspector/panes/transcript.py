@@ -181,6 +181,7 @@ class TranscriptPane(Pane):
     """The text so far. Posts ``GoTo`` with the node of a token that is clicked."""
 
     NAME: ClassVar[str] = "Transcript"
+    SHORT: ClassVar[str] = "Text"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(

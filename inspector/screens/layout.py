@@ -116,11 +116,12 @@ class TabStrip(Static):
 def tab_labels(width: int) -> list[str]:
     """The panes' names as they fit: whole, closer together, shortened, or as digits alone."""
     names = [pane.NAME for _, pane in PANES]
+    short = [pane.SHORT or pane.NAME for _, pane in PANES]
     variants = (
         [f" {number} {name} " for number, name in enumerate(names, start=1)],
         [f"{number} {name} " for number, name in enumerate(names, start=1)],
-        [f"{number} {name[:5]} " for number, name in enumerate(names, start=1)],
-        [f"{number} {name[:2]} " for number, name in enumerate(names, start=1)],
+        [f"{number} {name} " for number, name in enumerate(short, start=1)],
+        [f"{number} {name[:2]} " for number, name in enumerate(short, start=1)],
     )
     fitting = (one for one in variants if sum(map(len, one)) <= width + 1)
     return next(fitting, [f" {number} " for number in range(1, len(names) + 1)])

@@ -55,12 +55,15 @@ class PromptScreen(Dialog[bool]):
         Binding("ctrl+s", "submit", "Read it", id="prompt.submit", tooltip="Begin a new run"),
     ]
 
-    def __init__(self, log: RunLog, last: Submit, submit: Callable[[Submit], None]) -> None:
-        """``last`` is what was submitted before, also if it was refused."""
+    def __init__(
+        self, log: RunLog, last: Submit, submit: Callable[[Submit], None], *, kept: bool
+    ) -> None:
+        """``last`` is what was submitted before, also if it was refused; ``kept``: in a file."""
         super().__init__(Content("Prompt"))
         self._log = log
         self._last = last
         self._submit = submit
+        self._kept = kept
         self._escaped = needs_escapes(last.text)
         # What the engine had said when the prompt was sent to it; None while it is edited.
         self._before: tuple[PromptRecord | None, EngineError | None] | None = None
@@ -91,6 +94,7 @@ class PromptScreen(Dialog[bool]):
     def _hint(self) -> str:
         count = len(self._log.nodes) - len(self._log.hidden)
         gone = f"a new prompt takes the {plural(count, 'token')} of this tree off the screen"
+        gone += "" if self._kept else ", and no file holds them: w, outside, saves them"
         parts = [_ESCAPES] * self._escaped + [gone] * bool(count)
         return "; ".join(parts)
 

@@ -37,6 +37,14 @@ _OUTPUT_SHOWN = 80
 _TOKENS, _DATE, _MARK = 7, 17, 2
 
 
+class SessionList(OptionList):
+    """The rows. Enter opens one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Open", id="sessions.open", tooltip="Replay this session"),
+    ]
+
+
 class SessionsScreen(ModalScreen[Path | None]):
     """All sessions of a library. Answers with the one to open."""
 
@@ -56,7 +64,6 @@ class SessionsScreen(ModalScreen[Path | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Open", id="sessions.open", tooltip="Replay this session"),
         Binding("slash", "search", "Search", id="sessions.search", tooltip="In names and texts"),
         Binding("r", "rename", "Rename", id="sessions.rename"),
         Binding("d,delete", "delete", "Delete", id="sessions.delete", tooltip="u brings it back"),
@@ -100,7 +107,7 @@ class SessionsScreen(ModalScreen[Path | None]):
             search = Input(id="search", placeholder="in names, prompts and outputs")
             search.border_title = "Search"
             yield search
-            listed = OptionList(id="list", compact=True)
+            listed = SessionList(id="list")
             listed.border_title = Content(f"Sessions in {visible(str(self._library.folder))}")
             yield listed
             yield Static(id="preview")
@@ -195,7 +202,7 @@ class SessionsScreen(ModalScreen[Path | None]):
     # --- keys -------------------------------------------------------------------------------------
 
     @on(OptionList.OptionSelected)
-    def action_open(self) -> None:
+    def open_chosen(self) -> None:
         """Answer with the chosen session."""
         chosen = self.chosen
         if chosen is None:

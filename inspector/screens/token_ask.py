@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
@@ -78,28 +79,16 @@ class TokenAsk(Ask[Ids]):
     def changed(self, text: str) -> None:
         self._hurried = False
         self.hint()
-        try:
+        with contextlib.suppress(ValueError):
             if text and self._heard(unescaped(text)) is None:
                 self._tokenize(unescaped(text))
-            self._offer()
-        except ValueError as error:
-            self._show(())
-            self.refuse(error)
+        self._offer()
 
     def heard(self, log: RunLog) -> None:
-        if log is not self._log or not self.is_mounted or not self._typed_well:
-            return
-        self._offer()
-        if self._hurried and self._heard(unescaped(self.typed)) is not None:
-            self.answer()
-
-    @property
-    def _typed_well(self) -> bool:
-        try:
-            unescaped(self.typed)
-        except ValueError:
-            return False
-        return True
+        if self.is_mounted:
+            self._offer()
+            if self._hurried:
+                self.answer()
 
     def _heard(self, text: str) -> Sequence[Token] | None:
         """The tokens of a text; None while the engine has not said. Raises ValueError."""
@@ -112,50 +101,49 @@ class TokenAsk(Ask[Ids]):
 
     def understand(self, text: str) -> Ids:
         """The offer that is highlighted."""
-        unescaped(text)
-        number = _id_in(text)
-        if number is not None:
-            self._named(number)
-        if text and number is None:
-            self._heard(unescaped(text))
+        self._rows()
         at = self.query_one(OptionList).highlighted
-        if at is None or not self._offers[at]:
+        if at is None:
             raise ValueError("there is nothing to take yet: type some text, or an id")
         return self._offers[at]
 
     def answer(self) -> None:
         at = self.query_one(OptionList).highlighted
-        if at is not None and not self._offers[at]:
-            self._hurried = True
-            return
-        super().answer()
+        self._hurried = at is not None and not self._offers[at]
+        if not self._hurried:
+            super().answer()
 
     # --- what is offered --------------------------------------------------------------------------
 
     def _offer(self) -> None:
-        text = self.typed
-        rows: list[tuple[Ids, Content]] = []
-        number = _id_in(text)
-        if number is not None:
-            rows.append(self._one(self._named(number)))
-        elif text:
-            rows.append(self._as_typed(unescaped(text)))
-            if text.isdecimal() and int(text) < self._vocab_size:
-                rows.append(self._one(self._named(int(text))))
-        if number is None:
-            there = {ids for ids, _ in rows}
-            completions = (self._one(token) for token in self._completions(unescaped(text)))
-            rows.extend(row for row in completions if row[0] not in there)
-        self._show(rows)
-
-    def _show(self, rows: Sequence[tuple[Ids, Content]]) -> None:
+        rows: Sequence[tuple[Ids, Content]] = ()
+        try:
+            rows = self._rows()
+        except ValueError as error:
+            self.refuse(error)
         offers = self.query_one(OptionList)
-        before = offers.highlighted
-        same = [ids for ids, _ in rows] == self._offers
+        at = offers.highlighted
+        before = self._offers[at] if at is not None else ()
         self._offers = [ids for ids, _ in rows]
         offers.clear_options()
         offers.add_options([Option(line) for _, line in rows])
-        offers.highlighted = (before if same else 0) if rows else None
+        # Another offer that was chosen stays so while the answers of the engine come in.
+        kept = self._offers.index(before) if before in self._offers else 0
+        offers.highlighted = kept if rows else None
+
+    def _rows(self) -> list[tuple[Ids, Content]]:
+        """What is offered for what is typed, and how it is shown. Raises ValueError."""
+        typed = self.typed
+        number = _id_in(typed)
+        if number is not None:
+            return [self._one(self._named(number))]
+        text = unescaped(typed)
+        rows = [self._as_typed(text)] if text else []
+        if typed.isdecimal() and typed.isascii() and int(typed) < self._vocab_size:
+            rows.append(self._one(self._named(int(typed))))
+        there = {ids for ids, _ in rows}
+        completions = (self._one(token) for token in self._completions(text))
+        return [*rows, *(row for row in completions if row[0] not in there)]
 
     def _as_typed(self, text: str) -> tuple[Ids, Content]:
         tokens = self._heard(text)
