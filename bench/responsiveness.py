@@ -24,6 +24,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +44,7 @@ pane says only when it has the whole screen, and a title that is hidden then."""
 class Terminal:
     """The program in a pseudo-terminal, and what it wrote since the last key."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, program: Sequence[str] = ("-m", "inspector")) -> None:
         self.written = b""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
@@ -51,7 +52,7 @@ class Terminal:
         environment.pop("NO_COLOR", None)
         self.began = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "inspector", *arguments],
+            [sys.executable, *program, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -61,8 +61,8 @@ _WRITING = f"""## Writing a condition
 | `new_block`, `cut("top_p", " Lyon")` | a figure that is yes or no stands alone |
 
 It is a small part of Python's expressions, and evaluated by
-[simpleeval](https://pypi.org/project/simpleeval/), not by Python: no attributes, no assignments, no
-other calls than those below, at most {MAX_LENGTH:,} characters. A condition is checked before
+[simpleeval](https://github.com/danthedeckie/simpleeval), not by Python: no attributes, no
+assignments, no other calls than those below, at most {MAX_LENGTH:,} characters. A condition is checked before
 anything runs; an unknown name, function or stage suggests the nearest one. A number stands for yes
 unless it is 0.
 """

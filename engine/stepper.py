@@ -192,7 +192,9 @@ class Stepper:
             piece = ids[start : start + self.chunk]
             result = self.backend.prefill(piece)
             self._cached.extend(piece)
-            chunk = PrefillChunk(start, len(piece), result.ms, result.layers, result.warmup)
+            chunk = PrefillChunk(
+                start, len(piece), result.ms, result.layers, result.warmup, result.layers_note
+            )
             chunks = (*chunks, chunk)
             computed = sum(one.count for one in chunks)
             done = len(self._cached) == len(ids)

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import BindingType
-from textual.theme import Theme
 
 import themes
 from engine.commands import Command, Open, Restore
@@ -28,6 +27,7 @@ from inspector.recorder import Recorder
 from inspector.saving import SavingApp
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
+from inspector.theming import heed_no_color, use_theme
 from inspector.whatif import configure_for
 from sessions.library import Library
 
@@ -75,14 +75,7 @@ class Inspector(BranchingApp, SavingApp):
         self._paint_due = False
         self._last_paint = 0.0
         self._pass_began = time.monotonic()
-        self._use_theme(theme)
-
-    def _use_theme(self, wanted: str) -> None:
-        spec = themes.resolve(wanted)
-        for name in themes.names():
-            self.register_theme(Theme(**themes.load(name).textual_kwargs()))
-        self.register_theme(Theme(**spec.textual_kwargs()))
-        self.theme = spec.name
+        use_theme(self, theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         current = self.current_theme
@@ -95,6 +88,7 @@ class Inspector(BranchingApp, SavingApp):
 
     def on_mount(self) -> None:
         self.set_keymap(self._keys)
+        self.theme_changed_signal.subscribe(self, lambda theme: heed_no_color(self))
         self._listen(self._client)
         self.begin_keeping()
         self.begin()
@@ -200,8 +194,10 @@ class Inspector(BranchingApp, SavingApp):
                     pane.ceilings, pane.stale = self._known.ceilings, self._known.stale
             watched = self.controller.breaks.watched(self.controller.cursor)
             self._screen.show(self.controller.view, self.busy_s, watched)
-        if isinstance(self.screen, BreakpointsScreen):
-            self.screen.show()
+        # Not self.screen: while the app ends there is none.
+        for screen in self.screen_stack:
+            if isinstance(screen, BreakpointsScreen):
+                screen.show()
         self._tell_news()
 
     def _tell_news(self) -> None:
@@ -275,9 +271,12 @@ class Inspector(BranchingApp, SavingApp):
 
     @on(Try)
     def _try(self, message: Try) -> None:
+        before = self.controller.what_if
         self.controller.what_if = message.chain
-        self._screen.refresh_bindings()
-        self.paint()
+        if (before is None) != (message.chain is None):
+            # Not at every turn: the footer makes all its keys anew.
+            self._screen.refresh_bindings()
+        self._screen.show_tried(self.controller.view, self.busy_s)
 
     def action_apply(self, here: bool) -> None:
         """What is tried holds for the rest of the run, or from this very token on."""

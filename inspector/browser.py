@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from textual.app import App
-from textual.theme import Theme
 
 import themes
 from inspector.screens.sessions import SessionsScreen
+from inspector.theming import use_theme
 from sessions.library import Library
 
 
@@ -21,9 +21,7 @@ class Browser(App[Path | None]):
     def __init__(self, library: Library, theme: str = themes.DEFAULT) -> None:
         super().__init__()
         self._library = library
-        spec = themes.resolve(theme)
-        self.register_theme(Theme(**spec.textual_kwargs()))
-        self.theme = spec.name
+        use_theme(self, theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         current = self.current_theme

@@ -228,6 +228,14 @@ SESSIONS: list[Binding] = [
         show=False,
         tooltip="Look at saved runs: search, open, rename, compare, delete",
     ),
+    Binding(
+        "d",
+        "compare_branches",
+        "Compare branches",
+        id="compare-branches",
+        show=False,
+        tooltip="This branch beside the next one at the nearest fork above",
+    ),
 ]
 """What is kept of runs."""
 

@@ -18,12 +18,16 @@ from engine.commands import Command, SendLogits, SendVocabulary
 from engine.records import DenseLogits, PromptRecord, Record, StepRecord
 from engine.text import visible
 from inspector.background import Background
+from inspector.comparing import branches_beside
 from inspector.controller import Controller
 from inspector.keys import SESSIONS
 from inspector.recorder import Recorder, records_of
 from inspector.screens.dialog import Dialog
 from inspector.screens.session_asks import ExportMenu, QuitMenu, SaveAsk
 from inspector.screens.sessions import SessionsScreen
+from inspector.screens.text import TextScreen
+from sessions import diff_text
+from sessions.diff import diff
 from sessions.export.formats import write
 from sessions.export.source import Source
 from sessions.format import SUFFIX, SessionError
@@ -124,10 +128,13 @@ class SavingApp(App[None]):
     def _offer_unsaved(self) -> None:
         """In a thread: many files may have to be looked at."""
         library = self.library
+        if library is None:
+            return
         with contextlib.suppress(SessionError):
-            if library is not None and (left := library.unsaved()):
+            if left := library.unsaved():
                 words = f"{left[0].name}, {left[0].steps:,} tokens"
                 self.post_message(self.Said(f"a run was cut off: {words}; o opens it", warn=True))
+            library.tidy()
 
     @property
     def _kept(self) -> bool:
@@ -216,6 +223,14 @@ class SavingApp(App[None]):
         except SessionError:
             return "run"
 
+    def action_compare_branches(self) -> None:
+        """Show what differs between this branch and the next one at the nearest fork above."""
+        sides = branches_beside(self.controller.view)
+        if sides is None:
+            self.say("there is no fork above: f makes one", warn=True)
+        else:
+            self.push_screen(TextScreen("Two branches", diff_text.lines(diff(*sides))))
+
     def action_sessions(self) -> None:
         """Look at the sessions there are; one that is chosen is opened in this run's place."""
         now = self.recorder.path if self.recorder is not None else None
@@ -250,8 +265,8 @@ class SavingApp(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # While a window asks something, another must not open above it.
-        if action in ("save", "export", "sessions"):
-            return not isinstance(self.screen, Dialog | SessionsScreen)
+        if action in ("save", "export", "sessions", "compare_branches"):
+            return not isinstance(self.screen, Dialog | SessionsScreen | TextScreen)
         return super().check_action(action, parameters)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,12 +122,17 @@ class Opener:
         kept = None
         if live:
             kept = recorder(self.asked.save, library, goes_on=session.path, prompt=prompt.text)
-        attach: Callable[[], EngineClient] | None = connect if live else None
+        # A first process cannot be started while a screen is up: that has taken over stderr.
+        first = [connect()] if live else []
+
+        def attach() -> EngineClient:
+            return first.pop() if first else connect()
+
         try:
             return ReplayInspector(
                 session,
                 request_of(session, self.asked),
-                attach=attach,
+                attach=attach if live else None,
                 playing=playing,
                 keys=self.config.keys,
                 theme=theme_name(self.theme),
@@ -137,6 +141,8 @@ class Opener:
                 library=library,
             )
         except ThemeError as error:
+            for client in first:
+                client.close()
             raise UsageError(str(error)) from None
 
 

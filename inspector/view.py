@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from engine.records import (
     BranchDeleted,
@@ -212,7 +213,7 @@ class View:
         """The records from the first token to the cursor."""
         return self.log.path(self.cursor)
 
-    @property
+    @cached_property
     def ahead(self) -> Sequence[StepRecord]:
         """The records after the cursor on its branch."""
         found: list[StepRecord] = []
@@ -222,7 +223,7 @@ class View:
             node = self.log.following(node, self.visited)
         return found
 
-    @property
+    @cached_property
     def speed(self) -> Speed:
         """TTFT, ITL and TPS of the path to the cursor."""
         return speed(self.prompt, self.prefill, self.path)

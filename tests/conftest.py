@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.backends import openmp
+
+# Before any test imports torch: its threads share the cores with the processes that tests start.
+openmp.settle()
 # Textual reads these when it is imported; a test must look the same on every machine.
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 os.environ["COLORTERM"] = "truecolor"

@@ -18,7 +18,6 @@ from inspector.panes.registry import PANES
 from inspector.screens.layout import NEEDS_ROOM, PLACES, tab_labels
 from tests.direct import DirectClient, script
 
-
 FIRST = [place[0] for place in PLACES]
 """The panes of the wide layout before anything was opened."""
 
@@ -299,3 +298,21 @@ async def test_an_error_of_the_engine_is_on_the_status_line() -> None:
         assert "scripted fault in pass 2" in screen_text(one).splitlines()[0]
         await press(pilot, "n")
         assert one.controller.cursor == 2
+
+
+async def test_no_color_takes_colours_and_not_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all of it was black on black."""
+    monkeypatch.setenv("NO_COLOR", "")
+    one = app(theme="ansi-dark")
+    async with one.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "n")
+        for theme in ("ansi-dark", "dark", "ansi-dark"):
+            one.theme = theme
+            await press(pilot, "n")
+            for strip in one.screen._compositor.render_strips():
+                for segment in strip:
+                    style = segment.style
+                    if segment.text.strip() and style is not None and style.color is not None:
+                        assert style.color != style.bgcolor or style.color.is_default
+                        if theme == "ansi-dark":
+                            assert style.color.is_default

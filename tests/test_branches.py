@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +64,7 @@ def check(log: RunLog, branches: Branches) -> None:
     seen: set[int] = set()
     for index, row in enumerate(branches.rows):
         nodes = branches.stretch(row.head)
-        for before, after in zip(nodes, nodes[1:], strict=False):
+        for before, after in pairwise(nodes):
             assert log.children[before] == [after]
         assert row.forks == len(log.children[nodes[-1]])
         assert row.forks != 1 or row.head == ROOT
@@ -83,7 +84,7 @@ def test_every_node_is_drawn_once_in_every_tree(parents: list[int]) -> None:
         heads = [branches.rows[row].head for row in way]
         assert heads[0] == ROOT
         assert cursor in branches.stretch(heads[-1])
-        for before, after in zip(heads, heads[1:], strict=False):
+        for before, after in pairwise(heads):
             assert log.nodes[after].parent in branches.stretch(before)
 
 

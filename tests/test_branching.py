@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.backends.base import Encoded
 from engine.commands import DeleteBranch, NameBranch, Step, Submit, Tokenize, UndoDelete
 from engine.records import (
     NAME_LENGTH,
     BranchDeleted,
     BranchNamed,
     EngineError,
+    Origin,
     PrefillRecord,
     Record,
     RunState,
     StepRecord,
+    Token,
     Tokenized,
 )
 from engine.stepper import ROOT, StepperError
+from engine.text import TokenTable
+from engine.token_named import tokenized
 from inspector.controller import Controller
 from inspector.view import RunLog
 from sessions import open_session
 from tests.direct import DirectClient, script
 from tests.test_sessions_store import forked_run, save
 from tests.test_stepper import log, started
+from tests.test_text import byte_level, sentencepiece
 
 
 class Hands:
@@ -412,6 +419,30 @@ def test_the_engine_says_which_tokens_a_text_is() -> None:
     assert told.tokens == ()
     assert told.problem == "no token of this vocabulary begins b'?'"
     assert hands.controller.log.state.state is RunState.READY
+
+
+class Reader:
+    """The part of a backend that reads and names tokens, over a real tokenizer."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.table = TokenTable.from_tokenizer(tokenizer, len(tokenizer))
+
+    def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
+        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        return Encoded(tuple(ids), (Origin.USER,) * len(ids))
+
+    def token(self, token_id: int) -> Token:
+        return Token(token_id, self.table[token_id].data)
+
+
+@pytest.mark.parametrize("make", [sentencepiece, byte_level])
+@pytest.mark.parametrize("text", ["Hey", " Hey", "there!", "é", "\n", "a b", ""])
+def test_a_text_that_goes_on_gets_no_space_before_it(make: Any, text: str) -> None:
+    """Case 16: a tokenizer may put one before a text of its own, which this is not."""
+    told = tokenized(Reader(make()), text)  # type: ignore[arg-type]
+    assert b"".join(token.bytes for token in told.tokens) == text.encode()
+    assert told.problem == ""
 
 
 def test_it_answers_while_a_run_goes_on() -> None:

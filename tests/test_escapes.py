@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,9 +57,8 @@ def test_what_the_escapes_mean(written: str, text: str) -> None:
     ],
 )
 def test_what_means_nothing_is_refused_by_name(written: str, said: str) -> None:
-    with pytest.raises(ValueError, match="(?s).*") as error:
+    with pytest.raises(ValueError, match=re.escape(said)):
         unescaped(written)
-    assert said in str(error.value)
 
 
 @pytest.mark.parametrize(

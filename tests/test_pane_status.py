@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from engine.records import EngineError, LoadProgress, Record, RunState, StateChanged
+from engine.records import (
+    BranchNamed,
+    EngineError,
+    LoadProgress,
+    Record,
+    RunState,
+    StateChanged,
+)
 from inspector.panes.status import SIGNS, status_line
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, settings, step, timing, view
 
@@ -124,3 +131,14 @@ def test_hostile_text_is_made_visible() -> None:
     assert line(60, PAUSED, error).startswith("! error: ␛[2J [/b] <U+202E>")
     named = replace(SMOLLM2, name="a\x07[b]")
     assert "a␇[b]" in status_line(view(named), 60).plain
+
+
+def test_which_branch_the_cursor_is_on_and_what_it_is_called() -> None:
+    fork = step(6, timing(100.0), kv(12), parent=1)
+    named = BranchNamed(6, "the\x1b other one")
+    assert "│ branch 1 of 2 │" in line(140, fork, PAUSED, cursor=5)
+    assert "│ branch 2 of 2: the␛ other one │" in line(140, fork, named, PAUSED)
+    assert "│ the␛ other … 2/2 │" in line(78, fork, named, PAUSED)
+    assert "│ branch 2/2 │" in line(78, fork, PAUSED)
+    assert "branch: whole" in line(140, BranchNamed(1, "whole"), PAUSED)
+    assert "branch" not in line(140, PAUSED)

@@ -9,12 +9,21 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from engine.records import BranchNamed, Draw, How, Record, Stop, StopKind, Token
+from engine.records import (
+    BranchNamed,
+    Draw,
+    How,
+    Record,
+    SettingsChanged,
+    Stop,
+    StopKind,
+    Token,
+)
 from inspector.branches import Branches
 from inspector.messages import GoTo
 from inspector.panes.base import Pane
 from inspector.panes.tree import TreePane
-from inspector.panes.tree_rows import details, graph_width, heading, tree_rows
+from inspector.panes.tree_rows import details, heading, tree_rows
 from inspector.view import RunLog, View
 from tests import fakes
 from tests.fake_runs import Host, picture, run, styles_at
@@ -25,7 +34,7 @@ WORDS = ["The", " cat", " sat", " on\n", "[/b]", "\x1b[2J"]
 def drawn(view: View, width: int) -> str:
     branches = Branches()
     branches.update(view.log)
-    titles = heading(width, graph_width(branches, width)).plain.rstrip()
+    titles = heading(view, branches, width).plain.rstrip()
     return f"{titles}\n{picture(tree_rows(view, branches, width))}"
 
 
@@ -139,6 +148,9 @@ def test_how_a_token_came_about_and_which_dials_were_turned() -> None:
         6: "preset guide → hf",
         7: "top_k 40 → off",
     }
+    assert "other settings" not in drawn(view, 120)
+    for spec in (base, "temperature=1.2 > top_k=40"):
+        log.add(SettingsChanged("guide", spec, 0, {}))
     wide = drawn(view, 120)
     assert "seed 3 ≠           2           temperature 0.8 → 1.2" in wide
     assert "seed 12 ≠" in wide

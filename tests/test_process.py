@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class Engine:
         self.client = EngineClient(log)
         self.client.start()
         self.records: list[Record] = []
+        self._waiting: deque[Record] = deque()
 
     def send(self, *commands: Command) -> None:
         for command in commands:
@@ -58,9 +60,10 @@ class Engine:
         """The first record from now on that is wanted; all are kept in ``records``."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            taken = self.client.take(timeout=0.2)
-            self.records.extend(taken)
-            for record in taken:
+            self._waiting.extend(self.client.take(timeout=0.2 if not self._waiting else 0.0))
+            while self._waiting:
+                record = self._waiting.popleft()
+                self.records.append(record)
                 if wanted(record):
                     return record
         raise AssertionError(f"not seen in {timeout} s: {self.records[-3:]}")

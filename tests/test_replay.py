@@ -16,6 +16,7 @@ from engine.records import DenseLogits, RunState
 from inspector.options import Request, Save
 from inspector.replay import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
 from inspector.replay_app import Playing, ReplayInspector, request_of
+from inspector.screens.text import TextScreen
 from inspector.start import recorder
 from sessions import Session, open_session
 from sessions.examples import example
@@ -29,9 +30,7 @@ from tests.test_saving import notes, settle
 WIDE = (160, 48)
 
 
-def replayed(
-    session: Session, opening: Open | None = None, **options: Any
-) -> ReplayInspector:
+def replayed(session: Session, opening: Open | None = None, **options: Any) -> ReplayInspector:
     asked = Request(opening or script()[0], Configure(), Submit(""))
     return ReplayInspector(session, request_of(session, asked), **options)
 
@@ -148,6 +147,25 @@ async def test_a_hidden_branch_stays_hidden(tmp_path: Path) -> None:
         assert one.controller.log.hidden == hidden == {2}
         assert one.controller.log.children == children
         assert one.controller.cursor == 4
+
+
+async def test_two_branches_are_compared() -> None:
+    one = replayed(open_session(example("capital")))
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "d")
+        assert isinstance(one.screen, TextScreen)
+        lines = one.screen._lines
+        assert lines[:2] == [
+            'a: the branch that begins with " and"',
+            'b: the branch that begins with " France"',
+        ]
+        assert "output: the same for 8 bytes, then" in lines
+        await press(pilot, "q", "g", "n", "d")
+        assert notes(one)[-1].startswith("there is no fork above")
+    one = replayed(open_session(example("chat")))
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "d")
+        assert notes(one) == ["there is no fork above: f makes one"]
 
 
 # --- tempo ------------------------------------------------------------------------------------

@@ -217,6 +217,30 @@ async def test_a_folder_that_cannot_be_written_is_said_and_marked(
         assert isinstance(one.screen, QuitMenu)
 
 
+async def test_a_disk_that_fills_up_on_the_way(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: SessionWriter, step: StepRecord) -> None:
+        raise OSError(28, "No space left on device")
+
+    one = app(library)
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n")
+        await settle(one, pilot)
+        monkeypatch.setattr(SessionWriter, "_keep_step", full)
+        await press(pilot, "n")
+        await settle(one, pilot)
+        assert "NOT SAVED" in screen_text(one).splitlines()[0]
+        assert "No space left on device" in notes(one)[-1]
+        monkeypatch.undo()
+        await press(pilot, "n", "w")
+        await type_in(pilot, "rescued")
+        await settle(one, pilot)
+        assert "NOT SAVED" not in screen_text(one)
+    with open_session(library.named_path("rescued")) as session:
+        assert len(session) == 4
+
+
 async def test_a_named_file_keeps_the_first_run(library: Library, tmp_path: Path) -> None:
     one = app(library, Save(tmp_path / "mine.llmi", full_logits=True))
     async with one.run_test(size=(100, 30)) as pilot:

@@ -73,6 +73,9 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     SELECTABLE: ClassVar[bool] = False
     """Whether one row is highlighted and moved with the arrow keys. Leave its first cell blank."""
 
+    TRIES: ClassVar[bool] = False
+    """Whether a chain that is tried changes what it shows."""
+
     # A text selection would need the text of lines that are not drawn.
     ALLOW_SELECT = False
 

@@ -57,6 +57,7 @@ class DialsPane(Pane):
     """The dials. ``turn`` is for the screen, whose keys work from any pane."""
 
     NAME: ClassVar[str] = "Dials"
+    TRIES: ClassVar[bool] = True
     SELECTABLE: ClassVar[bool] = True
     HELP = """
 Try other sampler settings on the token under the cursor. The ladder shows at once what they would

@@ -61,6 +61,7 @@ class LadderPane(Pane):
     """
 
     NAME: ClassVar[str] = "Ladder"
+    TRIES: ClassVar[bool] = True
     SELECTABLE: ClassVar[bool] = True
     HELP = """
 Each column is a stage of the sampler, in its order; each row is a candidate, in the model's own

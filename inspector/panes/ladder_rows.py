@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from textual.content import Content
 
@@ -46,7 +47,15 @@ class LadderRows:
     def __getitem__(self, row: int) -> Content:
         if row == len(self.rungs):
             return Content.styled(f" {self.tail}", _MUTED)
-        return self.line(self.rungs[row])
+        made = self._made.get(row)
+        if made is None:
+            made = self._made[row] = self.line(self.rungs[row])
+        return made
+
+    @cached_property
+    def _made(self) -> dict[int, Content]:
+        """The lines that were asked for: a repaint compares each with the one before it."""
+        return {}
 
     def line(self, rung: Rung) -> Content:
         """The row of one candidate."""

@@ -46,6 +46,7 @@ class ShapePane(Pane):
     """The census. ``draw`` is for the screen, whose keys work from any pane."""
 
     NAME: ClassVar[str] = "Shape"
+    TRIES: ClassVar[bool] = True
     HELP = """
 How sure the model was, before and after the sampler. **as wide as**: so many equally likely tokens
 would be as uncertain, exp(entropy). **near-forced**: one token has 95% or more. **open**: as wide

@@ -55,6 +55,7 @@ class StacksPane(Pane):
     """The presets, and below them the tokens that some keep and others cut."""
 
     NAME: ClassVar[str] = "Stacks"
+    TRIES: ClassVar[bool] = True
     SELECTABLE: ClassVar[bool] = True
     HELP = """
 The logits under the cursor, given to six samplers with the **same dial values and the same dice**.

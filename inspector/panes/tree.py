@@ -11,7 +11,7 @@ from inspector.branches import Branches
 from inspector.messages import GoTo
 from inspector.panes.base import Pane, Rows
 from inspector.panes.figures import muted, plural, wrapped
-from inspector.panes.tree_rows import details, graph_width, heading, tree_rows
+from inspector.panes.tree_rows import details, heading, tree_rows
 from inspector.view import ROOT, View
 
 _HEADING_FROM, _DETAILS_FROM = 4, 7
@@ -49,7 +49,7 @@ branch at the nearest fork above the cursor, **f** makes a new one, **m** names 
         self._cursor_row = row
         if view.prompt is None or self.scrollable_content_region.height < _HEADING_FROM:
             return ()
-        return [heading(width, graph_width(self._branches, width))]
+        return [heading(view, self._branches, width)]
 
     def rows(self, view: View, width: int, height: int) -> Rows:
         if view.prompt is None:

@@ -48,21 +48,22 @@ def graph_width(branches: Branches, width: int) -> int:
     return min(2 * (branches.depth + 1), max(2, width // 3))
 
 
-def columns(width: int, graph: int) -> tuple[Column, ...]:
-    """The columns that fit between the lines and the text."""
+def columns(view: View, width: int, graph: int) -> tuple[Column, ...]:
+    """The columns that fit between the lines and the text, and have something to say."""
     room = width - 2 - graph - _TEXT_AT_LEAST
     kept: list[Column] = []
     for column in _BY_WORTH:
-        if column.cells + 1 > room:
+        if column.cells + 1 > room or (column is SETTINGS and len(view.log.all_settings) < 2):
             break
         kept.append(column)
         room -= column.cells + 1
     return tuple(column for column in _IN_ORDER if column in kept)
 
 
-def heading(width: int, graph: int) -> Content:
+def heading(view: View, branches: Branches, width: int) -> Content:
     """The columns' titles."""
-    titles = "".join(column.cell(column.title) for column in columns(width, graph))
+    graph = graph_width(branches, width)
+    titles = "".join(column.cell(column.title) for column in columns(view, width, graph))
     line = f" {' ' * graph} {titles}text"
     return Content.styled(line, _MUTED).truncate(width, ellipsis=True)
 
@@ -250,7 +251,7 @@ def tree_rows(view: View, branches: Branches, width: int) -> TreeRows:
         branches,
         width,
         graph,
-        columns(width, graph),
+        columns(view, width, graph),
         Graph(branches, way),
         frozenset(way),
         names,

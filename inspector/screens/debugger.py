@@ -176,15 +176,23 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             self.query_one(WatchStrip).show(watched)
             self._show_panes()
 
+    def show_tried(self, view: View, busy_s: float | None) -> None:
+        """Draw a view that differs in what is tried alone; a turned dial must be seen at once."""
+        self._view = view
+        with self.app.batch_update():
+            self.tick(view, busy_s)
+            self._show_panes(tried=True)
+
     def tick(self, view: View, busy_s: float | None) -> None:
         """Only the status line: a pass is taking long."""
         self.query_one(StatusLine).show(view, busy_s)
 
-    def _show_panes(self) -> None:
+    def _show_panes(self, *, tried: bool = False) -> None:
         view = self._view
         shown = [pane for pane in self.query(Pane) if pane.display and pane.size.area]
         for pane in shown:
-            pane.show(view)
+            if pane.TRIES or not tried:
+                pane.show(view)
         # An engine at full speed has better things to do.
         lacking = view.step is not None and view.dense is None and view.settled
         if lacking and any(pane.needs_dense(view) for pane in shown):

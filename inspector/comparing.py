@@ -1,0 +1,30 @@
+"""The branch that the cursor is on beside the next one at the nearest fork above it."""
+
+from __future__ import annotations
+
+from engine.text import quote
+from inspector.view import ROOT, RunLog, View
+from sessions.diff import Side
+
+
+def branches_beside(view: View) -> tuple[Side, Side] | None:
+    """Both, each to its end; None where there is no fork above the cursor."""
+    log = view.log
+    for step in reversed(view.path):
+        siblings = log.children[step.parent]
+        if len(siblings) > 1 and step.node in siblings:
+            other = siblings[(siblings.index(step.node) + 1) % len(siblings)]
+            here = view.ahead[-1].node if view.ahead else view.cursor
+            beside = log.tip(other, view.visited)
+            return _side(log, step.node, here), _side(log, other, beside)
+    return None
+
+
+def _side(log: RunLog, head: int, tip: int) -> Side:
+    steps, node = [], tip
+    while node != ROOT:
+        steps.append(log.nodes[node])
+        node = steps[-1].parent
+    token = quote(log.nodes[head].token.bytes.decode("utf-8", "replace"), 30)
+    label = log.names.get(head) or f"the branch that begins with {token}"
+    return Side(label, steps[::-1], log.facts, log.prompt, log.settings)

@@ -1,0 +1,64 @@
+"""Branches and edited prompts on the default model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine import Stepper, open_model
+from engine.sampling.chain import effective
+from engine.token_named import tokenized
+
+pytestmark = pytest.mark.model
+
+PROMPT = "The capital of France is"
+
+
+@pytest.fixture(scope="module")
+def run(default_model_dir: Path) -> Stepper:
+    backend = open_model(str(default_model_dir), dtype="float16")
+    return Stepper(backend, effective("guide", {"temperature": 0.0}))
+
+
+def test_a_forced_text_is_read_like_a_prompt_of_it(run: Stepper) -> None:
+    run.submit(PROMPT)
+    run.step()
+    told = tokenized(run.backend, " Lyon, they say")
+    assert [token.bytes for token in told.tokens] == [b" Lyon", b",", b" they", b" say"]
+    for token in told.tokens:
+        run.extend(0 if token is told.tokens[0] else run.cursor, force=token.id)
+    forked = run.step()
+    logits = run.dense(forked.node)
+
+    run.submit(PROMPT + " Lyon, they say")
+    fresh = run.step()
+    assert forked.token == fresh.token
+    # One token at a time or all at once: in float16 not bit by bit (case 28).
+    assert float(np.abs(logits - run.dense(fresh.node)).max()) < 0.25
+
+
+def test_a_branch_that_was_deleted_and_is_back_goes_on_as_it_would_have(run: Stepper) -> None:
+    run.submit(PROMPT)
+    expected = [run.step().token.id for _ in range(6)]
+    run.submit(PROMPT)
+    for _ in range(4):
+        run.step()
+    run.extend(1, seed=3, force=5)
+    run.delete(2)
+    run.undelete()
+    run.cursor = 4
+    ids = [one.token.id for one in run.path()] + [run.step().token.id for _ in range(2)]
+    assert ids == expected
+
+
+def test_an_edited_prompt_reads_again_only_what_differs(run: Stepper) -> None:
+    run.submit(PROMPT)
+    for _ in range(3):
+        run.step()
+    record = run.submit("The capital of Italy is")
+    *_, prefill = run.prefill()
+    # "The", " capital" and " of" are the same.
+    assert (prefill.cached, prefill.computed) == (3, len(record.ids) - 3)
+    assert b"Rome" in run.step().token.bytes
