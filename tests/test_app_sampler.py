@@ -214,7 +214,7 @@ async def test_a_inside_the_text_forks_after_the_cursor() -> None:
         assert step.chain_spec == "temperature=0.85 > top_k=40 > top_p=0.95"
 
 
-async def test_A_draws_this_token_again_as_was_shown() -> None:  # noqa: N802
+async def test_A_draws_this_token_again_as_was_shown() -> None:
     one = app()
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "n", "n", "b", "s")

@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from engine.records import RunState, StateChanged
-from engine.sampling.stages import StageContext
 from engine.sampling.stacks import compare_stacks
+from engine.sampling.stages import StageContext
 from inspector.panes.stacks import StacksPane
 from inspector.view import View
 from inspector.whatif import chain_of
