@@ -62,9 +62,9 @@ _WRITING = f"""## Writing a condition
 
 It is a small part of Python's expressions, and evaluated by
 [simpleeval](https://github.com/danthedeckie/simpleeval), not by Python: no attributes, no
-assignments, no other calls than those below, at most {MAX_LENGTH:,} characters. A condition is checked before
-anything runs; an unknown name, function or stage suggests the nearest one. A number stands for yes
-unless it is 0.
+assignments, no other calls than those below, at most {MAX_LENGTH:,} characters. A condition is
+checked before anything runs; an unknown name, function or stage suggests the nearest one. A number
+stands for yes unless it is 0.
 """
 
 _NAMES = """A bare name is a figure of the step, and of the token that was drawn there.

@@ -106,7 +106,12 @@ async def test_a_turn_is_shown_at_once_and_runs_nothing() -> None:
         assert one.controller.log.settings is not None
         assert one.controller.log.settings.chain_spec == DEFAULT
         text = screen_text(one)
-        for sign in ("WHAT IF, not the record", "0.8→1.15", "WHAT IF temperature=1.15", "would draw ○"):
+        for sign in (
+            "WHAT IF, not the record",
+            "0.8→1.15",
+            "WHAT IF temperature=1.15",
+            "would draw ○",
+        ):
             assert sign in text, sign
         assert one.query_one(LadderPane).has_class("-what-if")
 

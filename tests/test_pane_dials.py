@@ -279,7 +279,7 @@ async def test_while_a_value_is_written_keys_are_letters() -> None:
         await pilot.press("enter")
         assert "! logit_bias: cannot read" in "\n".join(app.screen_lines())
         await pilot.press("tab")
-        assert app.spec == f"logit_bias=\"\" > {SHARP}"
+        assert app.spec == f'logit_bias="" > {SHARP}'
 
 
 async def test_a_token_can_be_written_as_text() -> None:
@@ -392,7 +392,9 @@ def test_one_press(name: str, value: float, steps: int, far: bool, expected: flo
 
 
 @given(st.sampled_from(sorted(DIALS)), st.integers(-5, 5).filter(bool), st.booleans(), st.data())
-def test_a_press_keeps_every_dial_in_range(name: str, steps: int, far: bool, data: st.DataObject) -> None:
+def test_a_press_keeps_every_dial_in_range(
+    name: str, steps: int, far: bool, data: st.DataObject
+) -> None:
     dial = DIALS[name][1]
     if not dial.numeric:
         return

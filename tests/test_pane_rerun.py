@@ -29,7 +29,9 @@ def falling(rate: float) -> list[float]:
 
 
 def view_of(
-    probabilities: list[float], spec: str = "temperature=0.8 > top_k=40 > top_p=0.95", **more: object
+    probabilities: list[float],
+    spec: str = "temperature=0.8 > top_k=40 > top_p=0.95",
+    **more: object,
 ) -> View:
     return fake_runs.run(WORDS, probabilities, spec=spec, **more)  # type: ignore[arg-type]
 

@@ -195,9 +195,6 @@ def test_the_command_leads_to_the_very_chain_that_was_tried(preset: str, asked: 
         turned(base, "logit_bias", "3:-1"),
     ):
         command = configure_for(wanted, asked, config)
-        got = effective(
-            command.preset, command.dials, spec=command.spec, generation_config=config
-        )
+        got = effective(command.preset, command.dials, spec=command.spec, generation_config=config)
         assert got.chain == wanted
         assert command.seed == asked.seed
-

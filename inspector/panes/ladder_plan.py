@@ -17,6 +17,7 @@ _BAR, _LONGEST_BAR = 3, 20
 _LIVE = FIGURE + _BAR
 _TEXT, _ROOMY_TEXT = 10, 20
 
+
 @dataclass(frozen=True, slots=True)
 class StageColumn:
     """One stage's column: its place in the chain and its width."""

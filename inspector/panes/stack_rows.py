@@ -86,7 +86,10 @@ def parting_titles(columns: Sequence[StackColumn], count: int, width: int) -> li
     """Above the tokens on which they part."""
     names = "".join(f" {left(_short(one.preset), _CELLS - 1)}" for one in columns)
     line = Content.styled(f" {right('raw p', FIGURE + 1)} {names} token", "$title")
-    return [heading(f"They part on {plural(count, 'token')}", width), cut(line.stylize("underline"), width)]
+    return [
+        heading(f"They part on {plural(count, 'token')}", width),
+        cut(line.stylize("underline"), width),
+    ]
 
 
 def _short(preset: str) -> str:
@@ -124,4 +127,3 @@ def reasons(row: Disagreement, columns: Sequence[StackColumn], width: int) -> li
         cut(Content.assemble((f" {', '.join(names)}: ", "bold"), (visible(why), MUTED)), width)
         for why, names in grouped.items()
     ]
-
