@@ -64,7 +64,6 @@ class Contest:
         self.length = 0
 
     def read_ours(self, ids: Sequence[int]) -> torch.Tensor:
-        attention.install(self.model)
         with self.pool.reading(ids) as positions:
             output = self.model(
                 torch.tensor([ids]),
@@ -77,20 +76,27 @@ class Contest:
         return logits
 
     def read_theirs(self, ids: Sequence[int]) -> torch.Tensor:
-        attention.uninstall(self.model)
         output = self.model(
             torch.tensor([ids]), use_cache=True, logits_to_keep=1, **{self.argument: self.theirs}
         )
         logits: torch.Tensor = output.logits[0, -1]
         return logits
 
+    def reader(self, who: str) -> Read:
+        """The way of one of the two, with the model's attention set for it."""
+        if who == "ours":
+            attention.install(self.model)
+            return self.read_ours
+        attention.uninstall(self.model)
+        return self.read_theirs
+
     def grow(self, length: int) -> None:
         """Bring both caches to ``length`` positions."""
         with Widened():
             for start in range(self.length, length, CHUNK):
                 piece = self.ids[start : min(start + CHUNK, length)]
-                self.read_theirs(piece)
-                self.read_ours(piece)
+                self.reader("theirs")(piece)
+                self.reader("ours")(piece)
                 if self.forked and start <= length // 2 < start + len(piece):
                     self.pool.fork(self.pool.length)
         self.length = length
@@ -104,7 +110,7 @@ class Contest:
             order = ("theirs", "ours") if step % 2 else ("ours", "theirs")
             logits = {}
             for who in order:
-                read: Read = self.read_theirs if who == "theirs" else self.read_ours
+                read = self.reader(who)
                 before = time.perf_counter()
                 logits[who] = read(ids)
                 if step:  # the first of its kind warms up

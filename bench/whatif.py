@@ -6,8 +6,8 @@ Runs the real app in a pseudo-terminal of 160x48, on an engine process whose log
 ``model`` is shaped like a language model's (a few likely tokens, a long tail) under the default
 chain, ``wide`` has thousands of likely ones under a chain without top-k, the worst there is. Then
 it turns the temperature up and down, and waits for the text that only the new value can have
-brought. Other programs can only make a turn slower, so the best is told too. Prints a table, and as
-the last line one JSON object.
+brought. Other programs can only make a turn slower, so the best is told too, and on Linux the
+processor time that the app takes for a turn. Prints a table, and as the last line one JSON object.
 """
 
 from __future__ import annotations
@@ -102,20 +102,36 @@ def turns() -> Iterator[tuple[str, str]]:
     yield from cycle([("+", "0.9"), ("+", "0.95"), ("-", "0.9"), ("-", "0.85")])
 
 
-def key_paints(scene: Scene, size: int, kind: str, keys: int) -> list[float]:
-    """Milliseconds from key to paint, one figure a turn; the first, which warms up, is dropped."""
+def cpu_ms(pid: int) -> float | None:
+    """Processor time that a process has taken; None where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def key_paints(scene: Scene, size: int, kind: str, keys: int) -> tuple[list[float], float | None]:
+    """(milliseconds from key to paint, one figure a turn; processor time of a turn).
+
+    The first turn, which warms up, is dropped.
+    """
     figures = []
+    spent = None
     with Terminal("--serve", str(size), kind, program=(str(Path(__file__).resolve()),)) as terminal:
         terminal.wait(b"ready", 60)
         for key in scene.keys:
             terminal.press(key)
             terminal.drain(0.6)
-        for _, (key, value) in zip(range(keys + 1), turns(), strict=False):
+        for turn, (key, value) in zip(range(keys + 1), turns(), strict=False):
+            spent = cpu_ms(terminal.process.pid) if turn == 1 else spent
             began = terminal.press(key)
             seen = terminal.wait(scene.sign.format(value).encode(), 10)
             figures.append((seen - began) * 1000)
-            terminal.drain(0.08)
-    return figures[1:]
+            terminal.drain(0.04)
+        after = cpu_ms(terminal.process.pid)
+    each = (after - spent) / keys if after is not None and spent is not None else None
+    return figures[1:], each
 
 
 def main() -> None:
@@ -127,15 +143,17 @@ def main() -> None:
         serve(int(args.serve[0]), args.serve[1])
         return
     found = []
-    print(f"{'on the screen':<24}{'logits':>8}{'tokens':>10}{'median ms':>11}{'p95':>8}{'best':>8}")
+    names = ("median ms", "p95", "best", "cpu")
+    print(f"{'on the screen':<24}{'logits':>8}{'tokens':>10}" + "".join(f"{n:>10}" for n in names))
     for kind in SPECS:
         for size in SIZES:
             for scene in SCENES:
-                figures = key_paints(scene, size, kind, args.keys)
+                figures, cpu = key_paints(scene, size, kind, args.keys)
                 median, best = statistics.median(figures), min(figures)
                 p95 = statistics.quantiles(figures, n=20, method="inclusive")[-1]
                 print(
-                    f"{scene.name:<24}{kind:>8}{size:>10,}{median:11.1f}{p95:8.1f}{best:8.1f}"
+                    f"{scene.name:<24}{kind:>8}{size:>10,}{median:10.1f}{p95:10.1f}{best:10.1f}"
+                    + (f"{cpu:10.1f}" if cpu is not None else f"{'—':>10}")
                     + ("" if median <= BUDGET_MS else f"  over {BUDGET_MS:g}")
                 )
                 found.append(
@@ -147,6 +165,7 @@ def main() -> None:
                         "median": round(median, 2),
                         "p95": round(p95, 2),
                         "best": round(best, 2),
+                        "cpu": None if cpu is None else round(cpu, 2),
                         "unit": "ms",
                     }
                 )

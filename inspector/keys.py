@@ -54,7 +54,6 @@ SAMPLER: list[Binding] = [
         "screen.stacks",
         "Stacks",
         id="stacks",
-        show=False,
         tooltip="This token in six samplers side by side, and where they part. Again: the ladder",
     ),
     Binding(
@@ -62,7 +61,6 @@ SAMPLER: list[Binding] = [
         "screen.draws(100)",
         "Draw x100",
         id="draw-100",
-        show=False,
         tooltip="Draw from the final distribution 100 times, beside what was to be expected",
     ),
     Binding(
@@ -133,7 +131,7 @@ TRYING: list[Binding] = [
 DIALS: list[Binding] = [
     Binding("0", "reset", "As recorded", id="dials.reset", tooltip="This dial, or this stage"),
     Binding("i", "insert", "Insert", id="dials.insert", tooltip="One more stage, from a list"),
-    Binding("o,delete", "out", "Take out", id="dials.out", tooltip="This stage; or put it back"),
+    Binding("t,delete", "out", "Take out", id="dials.out", tooltip="This stage; or put it back"),
     Binding(
         "left_curly_bracket",
         "shift(-1)",

@@ -47,7 +47,7 @@ def spec(one: Inspector) -> str | None:
 
 
 async def explained(one: Inspector, pilot: Pilot[None]) -> None:
-    await pilot.pause(0.3)
+    await pilot.pause(0.5)
     one.query_one(LadderPane).background.idle.wait(10)
     await pilot.pause()
 
@@ -185,7 +185,7 @@ async def test_while_the_engine_runs_nothing_is_tried_or_asked_for() -> None:
         asked = len(sent(one, SendLogits))
         await press(pilot, "plus", "b")
         one.paint()
-        await pilot.pause(0.3)
+        await pilot.pause(0.5)
         assert "the engine is running" in pane_text(one, "dials") or one.controller.cursor == 0
         assert len(sent(one, SendLogits)) == asked
 
@@ -394,7 +394,7 @@ async def test_every_key_of_the_laboratory_is_in_the_palette() -> None:
 async def test_a_chain_without_any_stage() -> None:
     one = app()
     async with one.run_test(size=WIDE) as pilot:
-        await press(pilot, "n", "n", "s", "o", "home", "o", "home", "o")
+        await press(pilot, "n", "n", "s", "t", "home", "t", "home", "t")
         assert spec(one) == ">"
         await press(pilot, "a", "n")
         step = one.controller.view.step

@@ -101,7 +101,23 @@ def test_wide_keys_for_a_half_precision_query() -> None:
     assert (several - result).abs().max() < 4e-3
 
 
-@pytest.mark.parametrize("term", ["softcap", "s_aux", "position_bias"])
+@pytest.mark.parametrize(("new", "mask"), [(1, False), (3, False), (3, True)])
+def test_soft_capped_scores_are_capped_before_the_mask(new: int, mask: bool) -> None:
+    query, key = torch.randn(1, 4, new, 16) * 9, torch.randn(1, 2, new + 4 * mask, 16)
+    length = key.shape[2]
+    value = torch.randn(1, 2, length, 8)
+    visible = torch.arange(length) <= torch.arange(length - new, length)[:, None]
+    given = visible[None, None] if mask else None
+    result, _ = PooledAttention()(MODULE, query, key, value, given, scaling=0.25, softcap=2.0)
+    heads = []
+    for head in range(4):
+        q, k, v = query[0, head].double(), key[0, head // 2].double(), value[0, head // 2].double()
+        scores = (2.0 * torch.tanh(q @ k.T * 0.25 / 2.0)).masked_fill(~visible, -math.inf)
+        heads.append(scores.softmax(-1) @ v)
+    assert (result.double() - torch.stack(heads, 1)[None]).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("term", ["s_aux", "position_bias"])
 def test_terms_that_it_does_not_know_go_to_transformers(
     term: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -395,7 +395,8 @@ def test_case_69_a_recurrent_model_is_refused_by_reason() -> None:
         probe(transformers.JambaForCausalLM(jamba).eval())
 
 
-def test_case_72_soft_capped_scores_keep_their_own_attention() -> None:
+def test_case_72_soft_capped_scores_stay_capped() -> None:
+    """Whoever attends: some releases of transformers run this model in sdpa, without the cap."""
     config = transformers.Gemma2Config(
         vocab_size=VOCAB,
         hidden_size=32,
@@ -410,16 +411,21 @@ def test_case_72_soft_capped_scores_keep_their_own_attention() -> None:
     )
     torch.manual_seed(0)
     model = transformers.Gemma2ForCausalLM(config).eval()
-    assert not attention.install(model)
-    plan = probe(model)
-    cache = PooledCache(plan, budget=1 << 20, block_size=BLOCK)
-    argument = cache_argument(model)
+    model.set_attn_implementation("eager")
     with torch.inference_mode():
-        for piece in (PROMPT[:9], PROMPT[9:13], PROMPT[13:]):
-            with cache.reading(piece):
-                output = model(torch.tensor([piece]), use_cache=True, **{argument: cache})
         expected = model(torch.tensor([PROMPT]), use_cache=False).logits[0, -1].numpy()
-    assert_alike(output.logits[0, -1].numpy(), expected, 1e-4)
+    for theirs in ("eager", "sdpa"):
+        model.set_attn_implementation("eager")
+        with contextlib.suppress(ValueError):  # this release knows that sdpa cannot do it
+            model.set_attn_implementation(theirs)
+        attention.install(model)
+        cache = PooledCache(probe(model), budget=1 << 20, block_size=BLOCK)
+        argument = cache_argument(model)
+        with torch.inference_mode():
+            for piece in (PROMPT[:9], PROMPT[9:13], PROMPT[13:]):
+                with cache.reading(piece):
+                    output = model(torch.tensor([piece]), use_cache=True, **{argument: cache})
+        assert_alike(output.logits[0, -1].numpy(), expected, 1e-4)
 
 
 # --- models with shapes of their own ------------------------------------------------------------
@@ -466,6 +472,44 @@ def test_latent_attention_keeps_two_tensors_of_different_width() -> None:
                     output = model(torch.tensor([piece]), use_cache=True, **{argument: cache})
         assert cache.state().pieces > 1
         assert_alike(output.logits[0, -1].numpy(), expected, tolerance)
+
+
+def test_layers_that_read_what_another_has_written() -> None:
+    config = transformers.Gemma3nTextConfig(
+        vocab_size=VOCAB,
+        vocab_size_per_layer_input=VOCAB,
+        hidden_size=32,
+        hidden_size_per_layer_input=8,
+        intermediate_size=[48] * 6,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        sliding_window=4,
+        num_kv_shared_layers=2,
+        laurel_rank=4,
+        altup_num_inputs=2,
+        layer_types=["sliding_attention", "full_attention"] * 3,
+        activation_sparsity_pattern=[0.0] * 6,
+        initializer_range=0.3,
+    )
+    torch.manual_seed(0)
+    model = transformers.Gemma3nForCausalLM(config).eval()
+    plan = probe(model)
+    assert plan.shared
+    assert [layer.window for layer in plan.layers if layer] == [4, None, 4, None]
+    cache = PooledCache(plan, budget=1 << 20, block_size=BLOCK)
+    argument = cache_argument(model)
+    with torch.inference_mode():
+        expected = model(torch.tensor([PROMPT]), use_cache=False).logits[0, -1].numpy()
+        with attended(model, True):
+            for piece in (PROMPT[:6], PROMPT[6:9], PROMPT[9:13], PROMPT[13:]):
+                # Apart, so that what is read is a copy, which must last until the others read it.
+                cache.fork(cache.length)
+                with cache.reading(piece):
+                    output = model(torch.tensor([piece]), use_cache=True, **{argument: cache})
+    assert cache.state().pieces > 1
+    assert_alike(output.logits[0, -1].numpy(), expected, 1e-4)
 
 
 def test_an_empty_or_foreign_cache_has_no_layout() -> None:

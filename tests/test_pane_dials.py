@@ -13,7 +13,7 @@ from engine.sampling.chain import effective
 from engine.sampling.stages import DIALS
 from inspector.messages import Try
 from inspector.panes.dial_rows import Sign, columns, dial_line, dial_rows
-from inspector.panes.dial_scales import SCALES, moved, scale_of, share_of, track
+from inspector.panes.dial_scales import SCALES, moved, scale_of, share_of, track, value_at
 from inspector.panes.dials import DialsPane
 from inspector.view import RunLog, View
 from inspector.whatif import chain_of, recorded_chain
@@ -91,7 +91,7 @@ async def test_the_chain_in_its_order_and_below_it_all_that_is_off() -> None:
      frequency_penalty              0 +           off
  drew ● "a" · turn a dial to see what it would do
  temperature: divides the logits; 0 takes the likeliest token · 0 to 100
- - + turn · enter writes · i insert · o out · { } move · s close
+ - + turn · enter writes · i insert · t take out · { } move · s close
 """
     )
 
@@ -186,12 +186,12 @@ async def test_at_the_prompt_the_next_tokens_settings_can_be_set() -> None:
 
 
 async def test_without_any_chain_there_is_a_word_for_it() -> None:
-    lines, _ = await picture(View(RunLog()), (76, 8), "i", "o", "0", "enter", "1", "end")
+    lines, _ = await picture(View(RunLog()), (76, 8), "i", "t", "0", "enter", "1", "end")
     assert lines.startswith("▸no settings yet")
     view = sharp()
     assert view.step is not None
     object.__setattr__(view.step, "chain_spec", "processor=a.b:C >")
-    lines, _ = await picture(view, (76, 8), "i", "o", "0", "enter", "1", "end")
+    lines, _ = await picture(view, (76, 8), "i", "t", "0", "enter", "1", "end")
     assert lines.startswith("▸this chain runs in the engine only: nothing can be tried on it")
 
 
@@ -220,9 +220,9 @@ async def test_a_missing_tail_is_said_and_asked_for() -> None:
         (["down", "minus", "minus", "minus", "minus"], "temperature=0.5 > top_k=1 > top_p=0.9"),
         (["down", "greater_than_sign"], "temperature=0.5 > top_k=14 > top_p=0.9"),
         (["down", "down", "plus"], "temperature=0.5 > top_k=4 > top_p=0.91"),
-        (["j", "j", "o"], "temperature=0.5 > top_k=4"),
-        (["o"], "top_k=4 > top_p=0.9"),
-        (["o", "o"], SHARP),
+        (["j", "j", "t"], "temperature=0.5 > top_k=4"),
+        (["t"], "top_k=4 > top_p=0.9"),
+        (["t", "t"], SHARP),
         (["delete", "0"], SHARP),
         (["plus", "0"], SHARP),
         (["right_curly_bracket"], "top_k=4 > temperature=0.5 > top_p=0.9"),
@@ -302,10 +302,14 @@ async def test_clicks_turn_choose_and_write() -> None:
         await pilot.click(offset=(at.minus, 3))
         await pilot.pause()
         assert app.spec == "temperature=0.5 > top_k=5 > top_p=0.89"
+        # the middle of a track from 0 to 1; top_p's
+        await pilot.click(offset=(at.track_at + at.track // 2, 3))
+        await pilot.pause()
+        assert app.spec == "temperature=0.5 > top_k=5 > top_p=0.5"
         await pilot.click(offset=(at.value_at + 2, 1))
         await pilot.press("1", "enter")
         await pilot.pause()
-        assert app.spec == "temperature=1 > top_k=5 > top_p=0.89"
+        assert app.spec == "temperature=1 > top_k=5 > top_p=0.5"
 
 
 # --- rows -------------------------------------------------------------------------------------
@@ -417,6 +421,24 @@ def test_every_numeric_dial_has_a_scale_that_lies_in_its_range() -> None:
     for name in numeric:
         dial = DIALS[name][1]
         assert dial.check(scale_of(dial).start) == scale_of(dial).start
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "value"),
+    [
+        ("temperature", 0.5, 1.0),
+        ("temperature", 0.0, 0.0),
+        ("top_p", 1.0, 1.0),
+        ("top_k", 0.0, 1),
+        ("top_k", 1.0, 1000),
+        ("top_k", 1 / 3, 10),
+        ("typical_p", 0.0, 0.01),
+    ],
+)
+def test_a_place_on_the_track_is_a_value(name: str, share: float, value: float) -> None:
+    found = value_at(DIALS[name][1], share)
+    assert found == value
+    assert isinstance(found, DIALS[name][1].kind)
 
 
 def test_tracks() -> None:

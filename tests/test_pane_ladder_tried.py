@@ -39,7 +39,7 @@ async def picture(view: View, size: tuple[int, int], *keys: str) -> tuple[list[s
     app = Host(pane, view)
     async with app.run_test(size=size) as pilot:
         await pilot.press(*keys)
-        await pilot.pause(0.3)
+        await pilot.pause(0.5)
         pane.background.idle.wait(10)
         await pilot.pause()
         return [line.rstrip() for line in app.screen_lines()], pane
@@ -247,7 +247,7 @@ async def test_reasons_come_when_the_selection_rests_and_not_before() -> None:
         await pilot.press("down", "down")
         assert pane.background.idle.is_set()
         assert "mass of the more likely" not in "\n".join(app.screen_lines())
-        await pilot.pause(0.3)
+        await pilot.pause(0.5)
         pane.background.idle.wait(10)
         await pilot.pause()
         assert "mass of the more likely 0.941 >= 0.9" in "\n".join(app.screen_lines())

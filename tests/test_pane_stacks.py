@@ -63,7 +63,7 @@ They part on 2 tokens ───────────────────�
 
 
 async def test_each_stack_with_its_own_defaults() -> None:
-    lines, pane = await shown(sharp(dense=True), (78, 18), "o")
+    lines, pane = await shown(sharp(dense=True), (78, 18), "v")
     assert str(pane.border_subtitle) == "each stack's own defaults"
     assert "no dial is set: every stack has its own defaults" in lines
     assert 'mlx       temperature                           1  0.00  ● "a"' in lines, "greedy"
@@ -148,7 +148,7 @@ async def test_any_size_is_drawn(size: tuple[int, int]) -> None:
     pane = StacksPane()
     app = Host(pane, sharp(dense=True))
     async with app.run_test(size=size) as pilot:
-        await pilot.press("down", "end", "o")
+        await pilot.press("down", "end", "v")
         await pilot.pause()
         width = pane.scrollable_content_region.width
         assert all(cell_len(line) == width for line in app.screen_lines())

@@ -27,7 +27,7 @@ from engine.kv.scratch import Scratch
 NAME = "pooled_kv"
 """The attention implementation's name in a model's configuration."""
 
-_OTHER_TERMS = ("softcap", "s_aux", "position_bias")
+_OTHER_TERMS = ("s_aux", "position_bias")
 """Arguments that change what attention computes: such layers take transformers' own path."""
 
 
@@ -47,6 +47,7 @@ class PooledAttention:
         dropout: float = 0.0,
         scaling: float | None = None,
         is_causal: bool | None = None,
+        softcap: float | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Attend: ``query`` is (1, query_heads, n, d), ``key`` and ``value`` (1, kv_heads, len, d).
@@ -54,6 +55,10 @@ class PooledAttention:
         ``key`` and ``value`` may be float32 where the query is not. Returns
         (1, n, query_heads, value_dim) in the query's dtype, as transformers expects it.
         """
+        if softcap is not None:
+            # Some releases of transformers leave it out here, and say nothing.
+            scale = query.shape[3] ** -0.5 if scaling is None else scaling
+            return _capped(query, key, value, attention_mask, scale, softcap), None
         groups, rest = divmod(query.shape[1], key.shape[1])
         ordinary = rest or dropout or query.shape[0] != 1 or is_causal is False
         if ordinary or any(kwargs.get(term) is not None for term in _OTHER_TERMS):
@@ -99,6 +104,31 @@ class PooledAttention:
             return self._scratch.widened("key", key), self._scratch.widened("value", value)
         wide_key, wide_value = self._scratch.widened("both", both).unbind(0)
         return wide_key, wide_value
+
+
+def _capped(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    cap: float,
+) -> torch.Tensor:
+    """Attention with scores bent to ``cap * tanh(scores / cap)`` before the mask, as Gemma 2 does.
+
+    In float32, with the query heads of one K/V head as rows.
+    """
+    _, heads, new, width = query.shape
+    rows = query.float().reshape(1, key.shape[1], -1, width)
+    scores = torch.matmul(rows, key.float().transpose(2, 3)).mul_(scale / cap).tanh_().mul_(cap)
+    scores = scores.view(1, heads, new, -1)
+    if mask is None and new > 1:
+        mask = torch.ones(new, new, dtype=torch.bool, device=query.device).tril()
+    if mask is not None:
+        hidden = mask.logical_not() if mask.dtype == torch.bool else mask < 0
+        scores = scores.masked_fill(hidden, -math.inf)
+    seen = torch.matmul(scores.softmax(-1).view(1, key.shape[1], -1, key.shape[2]), value.float())
+    return seen.view(1, heads, new, -1).transpose(1, 2).to(query.dtype).contiguous()
 
 
 def _joined(key: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
@@ -155,11 +185,11 @@ def pooled_mask(*args: Any, **kwargs: Any) -> torch.Tensor | None:
 def install(model: Any) -> bool:
     """Make ``model`` attend through this module. False where its own way must stay.
 
-    Models that do not use torch's sdpa (soft-capped scores, attention sinks) keep what they have.
+    Models that do not use torch's sdpa (attention sinks, and others) keep what they have.
     """
     if model.config._attn_implementation != "sdpa":
         return bool(model.config._attn_implementation == NAME)
-    if NAME not in AttentionInterface._global_mapping:
+    if NAME not in AttentionInterface().valid_keys():
         AttentionInterface.register(NAME, PooledAttention())
         AttentionMaskInterface.register(NAME, pooled_mask)
     model.set_attn_implementation(NAME)

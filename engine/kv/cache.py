@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from transformers import Cache
-from transformers.cache_utils import CacheLayerMixin
 
 from engine.kv import lookup
 from engine.kv.blocks import Blocks
 from engine.kv.branch import Branch, Copy
 from engine.kv.budget import blocks_within
+from engine.kv.layer import KeylessLayer, PooledLayer
 from engine.kv.layout import Layout
 from engine.kv.pool import Pool
 from engine.kv.prefix import PrefixReport, root_key
@@ -31,71 +31,6 @@ BLOCK_SIZE = 16
 
 class PoolMemoryError(RuntimeError):
     """The machine has no room for the pool asked for; one line says how large it was."""
-
-
-class PooledLayer(CacheLayerMixin):
-    """One layer's share of the pool, with the methods that models and masks call."""
-
-    is_compileable = False
-    is_croppable = False
-
-    def __init__(self, store: Store, window: int | None) -> None:
-        super().__init__()
-        self.store = store
-        self.is_sliding = window is not None
-        self.sliding_window = window
-        self.is_initialized = True
-        self.place: Place | None = None
-        self.seen = 0
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> Pair:
-        """Write the pass's K and V and return all that it may see, (1, kv_heads, n, size)."""
-        place = self.place
-        if place is None:
-            raise RuntimeError("the pool can be read and written inside `reading` only")
-        self.seen = place.start + place.count
-        self.store.write(place.slots, key_states, value_states)
-        return self.store.read(place)
-
-    def get_seq_length(self) -> int:
-        """Positions that the layer has seen."""
-        return self.seen
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """(positions that ``update`` will return, logical position of the first)."""
-        offset = 0 if self.place is None else self.place.offset
-        return self.seen + query_length - offset, offset
-
-    def get_max_length(self) -> int:
-        """Positions that the layer can see; -1 for all."""
-        return self.sliding_window or -1
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Nothing to do: the pool was made before the first pass."""
-
-    def offload(self) -> None:
-        """The pool never moves."""
-
-    prefetch = offload
-
-
-class KeylessLayer(PooledLayer):
-    """A layer that reads what another one has written."""
-
-    def __init__(self) -> None:
-        CacheLayerMixin.__init__(self)
-        self.is_sliding = False
-        self.sliding_window = None
-        self.is_initialized = True
-        self.place = None
-        self.seen = 0
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> Pair:
-        raise NotImplementedError("this layer keeps no K and V of its own")
 
 
 class PooledCache(Cache):

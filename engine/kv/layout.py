@@ -84,6 +84,8 @@ def layout_of(cache: Any, *, hidden_layers: int | None = None) -> Layout:
     layers = tuple(_shape_of(layer) for layer in held)
     if not any(layers):
         raise Unpooled("the model keeps no cache of K and V")
+    if len({layer.device for layer in layers if layer}) > 1:
+        raise Unpooled("its layers lie on several devices")
     shared = None in layers or len(layers) < (hidden_layers or 0)
     return Layout(layers, shared)
 

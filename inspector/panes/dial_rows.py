@@ -177,6 +177,11 @@ class Columns:
         """The first cell of the value."""
         return 5 + self.name + (3 if self.buttons else 1)
 
+    @property
+    def track_at(self) -> int:
+        """The first cell of the track."""
+        return self.plus + 2
+
 
 def columns(width: int) -> Columns:
     """The columns at a width: the name and the value first, then who set it, then the rest."""

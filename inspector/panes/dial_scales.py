@@ -82,13 +82,7 @@ def moved(dial: Dial, value: Value, steps: int, *, far: bool = False) -> Value:
     scale = scale_of(dial)
     if value == dial.apart:
         return dial.kind(scale.start)
-    unit = scale.step
-    wanted = value + steps * (scale.leap if far else unit)
-    # On the grid of small steps, and without the tail of digits that adding leaves.
-    wanted = float(f"{round(wanted / unit) * unit:.10g}")
-    low = dial.low if dial.low_included and dial.apart != dial.low else dial.low + unit
-    high = dial.high if dial.high_included else dial.high - unit
-    return dial.kind(min(max(wanted, low), high))
+    return _nearest(dial, value + steps * (scale.leap if far else scale.step))
 
 
 def share_of(dial: Dial, value: Value) -> float | None:
@@ -100,6 +94,26 @@ def share_of(dial: Dial, value: Value) -> float | None:
     if scale.log:
         low, high, at = math.log(low), math.log(high), math.log(max(at, low))
     return min(max((at - low) / (high - low), 0.0), 1.0)
+
+
+def value_at(dial: Dial, share: float) -> Value:
+    """The value at a place on the track, from 0 to 1: the nearest one that small steps lead to."""
+    scale = scale_of(dial)
+    low, high = float(scale.low), float(scale.high)
+    if scale.log:
+        wanted = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+    else:
+        wanted = low + share * (high - low)
+    return _nearest(dial, wanted)
+
+
+def _nearest(dial: Dial, wanted: float) -> Value:
+    """The value in range that small steps lead to, without the tail of digits of a sum."""
+    unit = scale_of(dial).step
+    value = float(f"{round(wanted / unit) * unit:.10g}")
+    low = dial.low if dial.low_included and dial.apart != dial.low else dial.low + unit
+    high = dial.high if dial.high_included else dial.high - unit
+    return dial.kind(min(max(value, low), high))
 
 
 def track(dial: Dial, value: Value, was: Value | None, cells: int) -> str:

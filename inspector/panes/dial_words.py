@@ -11,7 +11,7 @@ from engine.sampling.stages import STAGES
 from engine.text import visible
 from inspector.panes.cells import token_text
 from inspector.panes.dial_rows import DialRow, Sign
-from inspector.panes.figures import fit, muted
+from inspector.panes.figures import fit, muted, plural
 from inspector.panes.rerun import Run, token_of, what_if
 from inspector.view import View
 from inspector.whatif import hypothetical
@@ -52,7 +52,7 @@ def _would(view: View, step: StepRecord, found: Run) -> Content:
         said = Content.styled("would draw ○ ", _TRIED) + token + Content(" instead of ● ")
         said += token_text(step.token, _DRAWN)
     survivors, before = len(found.ladder.final), step.stages[-1].survivors if step.stages else 0
-    said += muted(f" · {survivors:,} tokens left")
+    said += muted(f" · {plural(survivors, 'token')} left")
     if before and before != survivors:
         said += muted(f", not {before:,}")
     if found.draw.u is not None:
@@ -67,8 +67,8 @@ def hints(view: View, width: int, *, writing: bool) -> Content:
     if not hypothetical(view):
         return fit(
             width,
-            muted(" - + turn · enter writes · i insert · o out · { } move · s close"),
-            muted(" - + turn · i insert · o out · s close"),
+            muted(" - + turn · enter writes · i insert · t take out · { } move · s close"),
+            muted(" - + turn · i insert · t take out · s close"),
         )
     return fit(
         width,

@@ -16,20 +16,13 @@ from textual.content import Content
 from textual.events import Blur, Key, Paste
 
 from engine.sampling.chain import PRESETS, Chain
-from engine.sampling.stages import DIALS, STAGES
+from engine.sampling.stages import DIALS, STAGES, Value
 from inspector import keys
 from inspector.messages import Try
 from inspector.panes.base import Pane, Rows
-from inspector.panes.dial_rows import (
-    DialRow,
-    columns,
-    dial_line,
-    dial_rows,
-    rest_heading,
-    stage_line,
-    titles,
-)
-from inspector.panes.dial_scales import moved, scale_of
+from inspector.panes.dial_rows import DialRow, columns, stage_line, titles
+from inspector.panes.dial_scales import moved, scale_of, value_at
+from inspector.panes.dial_table import DialTable, chain_in
 from inspector.panes.dial_words import dial_words, hints, outcome, stage_words
 from inspector.panes.figures import cut, muted
 from inspector.view import View
@@ -65,7 +58,7 @@ have done with **the same logits and the same dice**; no pass is run, and the re
 is. Walk through the text with **b** and **n**: what is tried is tried there too.
 
 **up**, **down** choose a dial. **-** **+** turn it, **<** **>** turn it far. **enter**, or a
-digit, writes a value. **0** puts it back as recorded. **i** puts a stage in, **o** takes one out,
+digit, writes a value. **0** puts it back as recorded. **i** puts a stage in, **t** takes one out,
 **{** **}** move it earlier or later.
 
 **a** lets the run go on with these settings from the next token, **A** from this one. **s** closes
@@ -78,8 +71,7 @@ in use that nobody asked for.
 
     def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
         super().__init__(id=id, number=number)
-        self._table: list[DialRow] = []
-        self._core = 0
+        self._table = DialTable()
         self._stages: list[str] | None = None
         self._dial = ""
         self._typed: str | None = None
@@ -88,17 +80,13 @@ in use that nobody asked for.
     # --- lines --------------------------------------------------------------------------------
 
     def header(self, view: View, width: int) -> Sequence[Content]:
-        chain = self._chain
-        settings = settings_at(view)
-        self._table = []
-        if chain is not None:
-            dials = settings.dials if settings is not None else {}
-            self._table = dial_rows(chain, recorded_chain(view), dials)
-        self._core = sum(row.core for row in self._table)
+        self._table = DialTable.of(view)
+        chain, line = chain_in(view), self._table.line_of(self._dial)
         if self._stages is not None and chain is not None:
             self._stages = absent_stages(chain)
-        elif self._dial:
-            self._find(self._dial)
+        elif line is not None:
+            # The chosen dial stays chosen where its row has moved.
+            self.selected = line
         elif self._row is not None:
             self._dial = self._row.dial.name
         if self._height < _TALL:
@@ -110,17 +98,10 @@ in use that nobody asked for.
     def rows(self, view: View, width: int, height: int) -> Rows:
         if self._stages is not None:
             return [stage_line(name, width) for name in self._stages]
-        if not self._table:
+        if not self._table.rows:
             known = view.settings is not None or view.step is not None
             return [muted(_NOT_HERE if known else " no settings yet")]
-        at = columns(width)
-        lines = [
-            dial_line(row, at, self._typed if row.dial.name == self._dial else None)
-            for row in self._table
-        ]
-        if self._core < len(lines):
-            lines.insert(self._core, rest_heading(width))
-        return lines
+        return self._table.lines(width, self._dial, self._typed)
 
     def footer(self, view: View, width: int) -> Sequence[Content]:
         lines = [cut(outcome(view, self._error), width)]
@@ -131,7 +112,7 @@ in use that nobody asked for.
         return lines
 
     def subtitle(self, view: View) -> Content:
-        chain = self._chain
+        chain = chain_in(view)
         if chain is None:
             return Content("")
         return Content(f"{chain.preset}: {PRESETS[chain.preset].title}")
@@ -148,7 +129,7 @@ in use that nobody asked for.
 
     @property
     def _chain(self) -> Chain | None:
-        return self.view.what_if or recorded_chain(self.view)
+        return chain_in(self.view)
 
     def _about(self) -> Content:
         """The chosen dial in words; in the list of stages, the chosen stage."""
@@ -165,23 +146,11 @@ in use that nobody asked for.
 
     @property
     def _row(self) -> DialRow | None:
-        """The chosen dial; None on the heading between the two parts."""
-        index = self.selected - (self.selected > self._core)
-        on_heading = self.selected == self._core and self._core < len(self._table)
-        if self._stages is not None or on_heading or not 0 <= index < len(self._table):
-            return None
-        return self._table[index]
-
-    def _find(self, dial: str) -> None:
-        """Keep a dial chosen whose row has moved."""
-        for index, row in enumerate(self._table):
-            if row.dial.name == dial:
-                self.selected = index + (index >= self._core)
-                return
+        """The chosen dial; None on the heading, and in the list of stages."""
+        return None if self._stages is not None else self._table.at(self.selected)
 
     def select(self, row: int) -> None:
-        heading = self._core if self._stages is None and self._core < len(self._table) else -1
-        if row == heading:
+        if self._stages is None and row == self._table.heading:
             row += 1 if row >= self.selected else -1
         if row != self.selected:
             self._stop_writing()
@@ -200,6 +169,9 @@ in use that nobody asked for.
             self.turn(1 if x == at.plus else -1)
         elif at.value_at <= x < at.value_at + at.value:
             self.action_choose()
+        elif chosen.core and chosen.dial.numeric and 0 <= x - at.track_at < at.track:
+            share = (x - at.track_at) / max(1, at.track - 1)
+            self._turn_to(chosen, value_at(chosen.dial, share))
 
     # --- turning ------------------------------------------------------------------------------
 
@@ -212,9 +184,13 @@ in use that nobody asked for.
         if not row.dial.numeric:
             self.action_choose()
         elif stage_in(chain, row.stage) is None:
-            self._try(lambda: turned(chain, row.dial.name, _start(row)))
+            self._turn_to(row, _start(row))
         else:
-            value = moved(row.dial, row.value, steps, far=far)
+            self._turn_to(row, moved(row.dial, row.value, steps, far=far))
+
+    def _turn_to(self, row: DialRow, value: Value) -> None:
+        chain = self._chain
+        if chain is not None:
             self._try(lambda: turned(chain, row.dial.name, value))
 
     def _try(self, change: Callable[[], Chain]) -> None:

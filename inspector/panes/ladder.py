@@ -39,8 +39,8 @@ from inspector.view import View
 _MUTED = "$text-muted"
 _BARE = 5
 """The pane's height from which the selected row's figures are below."""
-_PAUSE_S = 0.15
-"""The selection must rest for so long before its reasons are looked for."""
+_PAUSE_S = 0.3
+"""So long nothing may change before reasons are looked for: longer than between two keys."""
 
 Source = tuple[
     StepRecord | None, DenseLogits | None, Vocabulary | None, Chain | None, RunState | None

@@ -89,9 +89,11 @@ def head(
             made.line(made.titles("", "", "logprob"), "raw p", values, below, beside[0]),
         ]
         for at, (label, model, stages) in enumerate(_figures(rungs, shown, made, height), start=1):
-            room = made.prefix - 2
-            words = right(label if len(label) <= room else _SHORTER[label], room)
-            lines.append(made.line(words, model, stages, text=beside[at]))
+            room, short = made.prefix - 2, _SHORTER[label]
+            words = right(label if len(label) <= room else short, room)
+            # Without numbers at the left there is no room for a name there.
+            name = beside[at] or (short if len(short) > room else "")
+            lines.append(made.line(words, model, stages, text=name))
     *above_rule, last = [Content.styled(clip(line, made.width), "$title") for line in lines]
     return [*above_rule, last.stylize("underline")]
 

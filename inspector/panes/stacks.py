@@ -62,12 +62,12 @@ The logits under the cursor, given to six samplers with the **same dial values a
 They differ in the order of their stages and in their rules for ties, borders and temperature 0.
 Below are the tokens that some keep and others cut; for the selected one it says why.
 
-**o** gives each stack its own defaults instead, as somebody who sets nothing gets them. **p** goes
+**v** gives each stack its own defaults instead, as somebody who sets nothing gets them. **p** goes
 back to the ladder.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "o",
+            "v",
             "own",
             "Own defaults",
             id="stacks.own-defaults",

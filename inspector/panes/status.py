@@ -94,7 +94,8 @@ def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
     if view.log.unsaved:
         parts["unsaved"] = Part((f"NOT SAVED {visible(view.log.unsaved)}", "NOT SAVED"), "$error")
     if hypothetical(view):
-        tried = visible(view.what_if.spec if view.what_if is not None else "")
+        spec = view.what_if.spec if view.what_if is not None else ""
+        tried = visible(spec).removesuffix(" >")
         parts["what-if"] = Part((f"WHAT IF {tried}", "WHAT IF"), "$estimated bold")
     if (loop := loop_at(view)) is not None:
         parts["loop"] = Part((in_words(loop), briefly(loop), ""), "$warning bold")
@@ -110,7 +111,8 @@ def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
         drawn = view.step.seed if view.step is not None else seed
         other = f" (run's {seed})" if drawn != seed else ""
         parts["seed"] = Part((f"seed {drawn}{other}", ""))
-        chain = visible(view.settings.chain_spec)
+        # The > behind a single stage is for those who read it back.
+        chain = visible(view.settings.chain_spec).removesuffix(" >")
         parts["preset"] = Part((f"{preset}: {chain}" if chain else preset, preset, ""), MUTED)
     return parts
 
