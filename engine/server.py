@@ -52,7 +52,7 @@ from engine.token_named import ids_of, tokenized
 
 _BETWEEN = (SendLogits, SendVocabulary, Tokenize, NameBranch, Configure, SetBreakpoints)
 """Commands that are carried out between two passes of a run, which then goes on."""
-_BEHIND_THE_SCREEN = 5
+_BEHIND_THE_SCREEN = 10
 """How much nicer than the screen's process the engine's is (nice levels)."""
 
 _EXPECTED = (BackendError, ConditionError, ModelError, SamplingError, SpecError, StepperError)

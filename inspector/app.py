@@ -32,7 +32,9 @@ from inspector.whatif import configure_for
 from sessions.library import Library
 
 # Records may come faster than anyone can read; keys are painted at once all the same.
-_FRAME_S = 1 / 12
+_FRAME_S = 1 / 8
+# Where the cursor stays behind, new tokens change little of what is on screen.
+_PARKED_FRAME_S = 1 / 2
 _TICK_S = 0.5
 
 
@@ -152,7 +154,9 @@ class Inspector(BranchingApp, SavingApp):
         state = self.controller.log.state.state
         if state != before or self.controller.busy:
             self._pass_began = time.monotonic()
-        wait = self._last_paint + _FRAME_S - time.monotonic()
+        at_tip = not self.controller.log.children.get(self.controller.cursor)
+        frame = _FRAME_S if at_tip else _PARKED_FRAME_S
+        wait = self._last_paint + frame - time.monotonic()
         if wait <= 0:
             self.paint()
         elif not self._paint_due:

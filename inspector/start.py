@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from dataclasses import dataclass
@@ -23,11 +24,18 @@ if TYPE_CHECKING:
     from sessions.reader import Session
 
 
+_ALLOCATIONS = 50_000
+"""Objects more than before until the youngest ones are looked at."""
+
+
 def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
     """Run the app until the user quits. Raises UsageError where there is no terminal for it."""
     require_terminal('the inspector needs a terminal; without one use: llm-inspect run "PROMPT"')
     from themes import ThemeError
 
+    # Textual reads it when it is imported: how often a screen that has changed is looked at. At
+    # its own 60 a second a key waits up to 17 ms; our panes are repainted far more seldom anyway.
+    os.environ.setdefault("TEXTUAL_FPS", "120")
     first = connect()
     # The engine's imports take longer than ours: it gets its work before the screen is built.
     first.send(asked.open)
@@ -84,6 +92,16 @@ def recorder(
     return Recorder(wanted, full_logits=save.full_logits, goes_on=goes_on)
 
 
+def _collect_rarely() -> None:
+    """Keep Python's garbage collector from stopping the screen for longer than a key may take.
+
+    A full collection looks at every token of every record: 60 to 100 ms after some hundred steps,
+    measured by ``bench/responsiveness.py``. Records hold no cycles, so nothing is lost by it.
+    """
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS, 20, 1000)
+
+
 @dataclass(frozen=True)
 class Opener:
     """Runs an app, and then whatever session was chosen in it, and so on."""
@@ -96,6 +114,7 @@ class Opener:
         """Run to the end. Returns the exit code."""
         from sessions import SessionError, open_session
 
+        _collect_rarely()
         following: Inspector | None = app
         code = 0
         while following is not None:

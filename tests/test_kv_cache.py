@@ -277,14 +277,14 @@ def test_case_23_seen_and_stored_differ_in_a_window() -> None:
     reader = Reader("mistral", block_size=1, window_keep=0)
     cache = reader.cache
     returned: list[int] = []
-    update = cache.layers[0].store.read
+    update = cache.layers[0].store.update
 
-    def spy(place: Any) -> Any:
-        keys, values = update(place)
+    def spy(*args: Any) -> Any:
+        keys, values = update(*args)
         returned.append(keys.shape[2])
         return keys, values
 
-    cache.layers[0].store.read = spy
+    cache.layers[0].store.update = spy
     for ids in ([1, 2, 3], [4], [5], [6], [7]):
         reader.check(reader.read(ids))
     assert cache.get_seq_length() == cache.length == 7

@@ -14,7 +14,7 @@ operations were preferred to many small ones, which suffer when something else w
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -27,8 +27,13 @@ from engine.kv.scratch import Scratch
 NAME = "pooled_kv"
 """The attention implementation's name in a model's configuration."""
 
-_OTHER_TERMS = ("s_aux", "position_bias")
-"""Arguments that change what attention computes: such layers take transformers' own path."""
+
+class _Way(NamedTuple):
+    """How layers of one shape are attended to: the same at every step, so decided once."""
+
+    groups: int
+    widen: bool
+    fold: bool
 
 
 class PooledAttention:
@@ -36,6 +41,7 @@ class PooledAttention:
 
     def __init__(self) -> None:
         self._scratch = Scratch()
+        self._ways: dict[tuple[Any, ...], _Way] = {}
 
     def __call__(
         self,
@@ -48,25 +54,30 @@ class PooledAttention:
         scaling: float | None = None,
         is_causal: bool | None = None,
         softcap: float | None = None,
+        s_aux: torch.Tensor | None = None,
+        position_bias: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Attend: ``query`` is (1, query_heads, n, d), ``key`` and ``value`` (1, kv_heads, len, d).
 
         ``key`` and ``value`` may be float32 where the query is not. Returns
-        (1, n, query_heads, value_dim) in the query's dtype, as transformers expects it.
+        (1, n, query_heads, value_dim) in the query's dtype, as transformers expects it. Several
+        sequences, sinks and position biases are left to transformers.
         """
         if softcap is not None:
             # Some releases of transformers leave it out here, and say nothing.
             scale = query.shape[3] ** -0.5 if scaling is None else scaling
             return _capped(query, key, value, attention_mask, scale, softcap), None
-        groups, rest = divmod(query.shape[1], key.shape[1])
-        ordinary = rest or dropout or query.shape[0] != 1 or is_causal is False
-        if ordinary or any(kwargs.get(term) is not None for term in _OTHER_TERMS):
+        batch, heads, new, width = query.shape
+        other = s_aux is not None or position_bias is not None
+        if batch != 1 or dropout or other or is_causal is False:
+            kwargs |= {"s_aux": s_aux, "position_bias": position_bias} if other else {}
+            key, value = key.to(query.dtype), value.to(query.dtype)
             result: tuple[torch.Tensor, None] = sdpa_attention_forward(
                 module,
                 query,
-                key.to(query.dtype),
-                value.to(query.dtype),
+                key,
+                value,
                 attention_mask,
                 dropout=dropout,
                 scaling=scaling,
@@ -74,15 +85,15 @@ class PooledAttention:
                 **kwargs,
             )
             return result
-        dtype, new = query.dtype, query.shape[2]
-        if key.dtype != dtype or _is_wider_better(query, groups):
+        dtype, one = query.dtype, new == 1 and attention_mask is None
+        groups, widen, fold = self._way(query, key, one)
+        if widen:
             query = query.float()
             key, value = self._widened(key, value)
             if attention_mask is not None and attention_mask.is_floating_point():
                 attention_mask = attention_mask.float()
-        fold = new == 1 and attention_mask is None and _is_folding_better(query, groups)
         if fold:
-            query = query.reshape(1, query.shape[1] // groups, groups, query.shape[3])
+            query = query.reshape(1, heads // groups, groups, width)
         seen = scaled_dot_product_attention(
             query,
             key,
@@ -93,9 +104,18 @@ class PooledAttention:
             is_causal=attention_mask is None and new > 1,
             enable_gqa=groups > 1 and not fold,
         )
+        if widen:
+            seen = seen.to(dtype)
         if new == 1:
-            return seen.to(dtype).reshape(1, 1, -1, value.shape[3]), None
-        return seen.transpose(1, 2).to(dtype).contiguous(), None
+            return seen.reshape(1, 1, heads, value.shape[3]), None
+        return seen.transpose(1, 2).contiguous(), None
+
+    def _way(self, query: torch.Tensor, key: torch.Tensor, one: bool) -> _Way:
+        known = (query.shape[1], key.shape[1], query.dtype, key.dtype, one, torch.get_num_threads())
+        way = self._ways.get(known)
+        if way is None:
+            way = self._ways[known] = _way_of(query, key, one)
+        return way
 
     def _widened(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """K and V in float32; in one operation if they are two halves of one tensor."""
@@ -146,29 +166,29 @@ def _joined(key: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
     return key.as_strided((2, *key.shape), (step, *key.stride()), start)
 
 
-def _is_wider_better(query: torch.Tensor, groups: int) -> bool:
-    """Whether a CPU is faster with K and V widened to float32.
+def _way_of(query: torch.Tensor, key: torch.Tensor, one: bool) -> _Way:
+    """The best way for layers of this shape; ``one``: a single position that sees all of K.
 
-    It has no 16-bit product but that of bfloat16, which needs several rows to be worth it.
+    The CPU has no 16-bit product but that of bfloat16, which needs several rows to be worth it.
+    Its kernel deals out heads to threads, and each task reads all of its K and V: folding reads
+    them once, but leaves fewer tasks to deal out evenly.
     """
+    heads, kv_heads = query.shape[1], key.shape[1]
+    groups = heads // kv_heads
     if query.device.type != "cpu":
-        return False
-    one_row = query.shape[2] == 1 and groups == 1
-    return query.dtype == torch.float16 or (query.dtype == torch.bfloat16 and one_row)
-
-
-def _is_folding_better(query: torch.Tensor, groups: int) -> bool:
-    """Whether query heads that share a K/V head are better one task than several.
-
-    The CPU kernel deals out heads to threads, and each task reads all of its K and V: folding
-    reads them once, but leaves fewer tasks to deal out evenly.
-    """
-    if query.device.type != "cpu" or query.dtype != torch.float32:
-        return True
+        return _Way(groups, key.dtype != query.dtype, one)
+    widen = key.dtype != query.dtype or query.dtype == torch.float16
+    if query.dtype == torch.bfloat16 and one and groups == 1:
+        widen = True
+    if not one or groups == 1:
+        return _Way(groups, widen, False)
+    if query.dtype == torch.bfloat16 and not widen:
+        return _Way(groups, widen, True)
     # What a folded task costs, measured against as many tasks of one row.
-    cost = groups * (0.6 if groups >= 4 else 0.9) if groups > 1 else 1.0
-    threads, heads = torch.get_num_threads(), query.shape[1]
-    return math.ceil(heads / groups / threads) * cost < math.ceil(heads / threads)
+    cost = groups * (0.6 if groups >= 4 else 0.9)
+    threads = torch.get_num_threads()
+    fold = math.ceil(kv_heads / threads) * cost < math.ceil(heads / threads)
+    return _Way(groups, widen, fold)
 
 
 def pooled_mask(*args: Any, **kwargs: Any) -> torch.Tensor | None:

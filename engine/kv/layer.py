@@ -32,9 +32,8 @@ class PooledLayer(CacheLayerMixin):
         place = self.place
         if place is None:
             raise RuntimeError("the pool can be read and written inside `reading` only")
-        self.seen = place.start + place.count
-        self.store.write(place.slots, key_states, value_states)
-        return self.store.read(place)
+        self.seen = place.end
+        return self.store.update(place, key_states, value_states)
 
     def get_seq_length(self) -> int:
         """Positions that the layer has seen."""

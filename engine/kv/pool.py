@@ -234,6 +234,8 @@ class Pool:
             )
 
     def _make_room(self, branch: Branch, count: int) -> None:
+        if not self._is_short(branch, count):
+            return
         # Nobody is evicted for a pass that cannot find room whoever goes.
         others = [one for one in self.branches.values() if one.held and one is not branch]
         for number, group in enumerate(self.groups):
@@ -247,12 +249,16 @@ class Pool:
                     f"{group.count} blocks of {self.block_size} positions, and a pass over "
                     f"{count:,} more needs {need}: raise the KV budget"
                 )
-        while any(
-            self._more(branch, number, count) + self._is_shared_tail(branch, number) > group.free
-            for number, group in enumerate(self.groups)
-        ):
+        while self._is_short(branch, count):
             if self.evict() is None:
                 break
+
+    def _is_short(self, branch: Branch, count: int) -> bool:
+        """Whether some group has fewer free blocks than ``count`` more positions need."""
+        return any(
+            self._more(branch, number, count) + self._is_shared_tail(branch, number) > group.free
+            for number, group in enumerate(self.groups)
+        )
 
     def _more(self, branch: Branch, number: int, count: int) -> int:
         return self._blocks(len(branch) + count) - len(branch.tables[number])

@@ -44,17 +44,18 @@ class Int8Store:
     def tensors(self) -> tuple[torch.Tensor, ...]:
         return (*self._codes, self._scales)
 
-    def write(self, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def update(self, place: Place, keys: torch.Tensor, values: torch.Tensor) -> Pair:
         if len(self._codes) == 1:
             given = [torch.stack((keys, values))]
         else:
             given = [keys.unsqueeze(0), values.unsqueeze(0)]
         for number, (codes, states) in enumerate(zip(self._codes, given, strict=True)):
             steps, scale = quantize(states)
-            codes.index_copy_(3, slots, steps)
-            self._own(self._scales, number).index_copy_(3, slots, scale)
+            codes.index_copy_(3, place.slots, steps)
+            self._own(self._scales, number).index_copy_(3, place.slots, scale)
+        return self._read(place)
 
-    def read(self, place: Place) -> Pair:
+    def _read(self, place: Place) -> Pair:
         scales = gathered("scales", self._scales, place, self._scratch)
         parts = []
         for number, kept in enumerate(self._codes):

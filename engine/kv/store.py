@@ -7,7 +7,7 @@ branch whose blocks lie in a row is a strided view that attention can read as it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -27,7 +27,9 @@ class Place:
 
     ``slots`` are the physical positions (an index tensor) of the pass's own ``count`` positions;
     ``runs`` cover all that they see, as (physical start, count), and ``offset`` is the logical
-    position of the first of those.
+    position of the first of those. ``first`` is the physical start of the only run, None where
+    there are several; ``end`` is how many positions will have been seen, ``length`` how many of
+    them are read.
     """
 
     slots: torch.Tensor
@@ -36,11 +38,14 @@ class Place:
     count: int
     offset: int
     index: torch.Tensor | None = None
+    end: int = field(init=False)
+    length: int = field(init=False)
+    first: int | None = field(init=False)
 
-    @property
-    def length(self) -> int:
-        """How many positions are read."""
-        return self.start + self.count - self.offset
+    def __post_init__(self) -> None:
+        self.end = self.start + self.count
+        self.length = self.end - self.offset
+        self.first = self.runs[0][0] if len(self.runs) == 1 else None
 
     def gather_index(self) -> torch.Tensor:
         """The physical positions read, as an index tensor."""
@@ -57,12 +62,11 @@ class Store(Protocol):
         """Everything that is held, for counting bytes."""
         ...
 
-    def write(self, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Put new K and V, (1, kv_heads, n, size), at the physical positions ``slots``."""
-        ...
+    def update(self, place: Place, keys: torch.Tensor, values: torch.Tensor) -> Pair:
+        """Write new K and V, (1, kv_heads, n, size); all that ``place`` reads, in the same form.
 
-    def read(self, place: Place) -> Pair:
-        """K and V of all positions of ``place``; good until the next layer reads."""
+        What is returned is good until the next layer's update.
+        """
         ...
 
     def copy(self, source: int, target: int, count: int) -> None:
@@ -76,9 +80,8 @@ def gathered(name: str, tensor: torch.Tensor, place: Place, scratch: Scratch) ->
     ``tensor`` is (..., positions, size).
     """
     along = tensor.ndim - 2
-    if len(place.runs) == 1:
-        first, count = place.runs[0]
-        return tensor.narrow(along, first, count)
+    if place.first is not None:
+        return tensor.narrow(along, place.first, place.length)
     shape = (*tensor.shape[:along], place.length, tensor.shape[-1])
     target = scratch.take(name, shape, tensor.dtype, tensor.device)
     if len(place.runs) > _MAX_PIECES:
@@ -134,16 +137,19 @@ class PlainStore:
     def tensors(self) -> tuple[torch.Tensor, ...]:
         return self._parts
 
-    def write(self, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        self._keys.index_copy_(2, slots, keys)
-        self._values.index_copy_(2, slots, values)
-
-    def read(self, place: Place) -> Pair:
-        parts = [
-            gathered(f"part {number}", part, place, self._scratch)
-            for number, part in enumerate(self._parts)
-        ]
-        return pair(parts)
+    def update(self, place: Place, keys: torch.Tensor, values: torch.Tensor) -> Pair:
+        self._keys.index_copy_(2, place.slots, keys)
+        self._values.index_copy_(2, place.slots, values)
+        parts = self._parts
+        if place.first is not None and len(parts) == 1:
+            keys, values = parts[0].narrow(3, place.first, place.length).unbind(0)
+            return keys, values
+        return pair(
+            [
+                gathered(f"part {number}", part, place, self._scratch)
+                for number, part in enumerate(parts)
+            ]
+        )
 
     def copy(self, source: int, target: int, count: int) -> None:
         copy_positions(self._parts, source, target, count)

@@ -80,20 +80,23 @@ in use that nobody asked for.
     # --- lines --------------------------------------------------------------------------------
 
     def header(self, view: View, width: int) -> Sequence[Content]:
-        self._table = DialTable.of(view)
-        chain, line = chain_in(view), self._table.line_of(self._dial)
-        if self._stages is not None and chain is not None:
-            self._stages = absent_stages(chain)
-        elif line is not None:
-            # The chosen dial stays chosen where its row has moved.
-            self.selected = line
-        elif self._row is not None:
-            self._dial = self._row.dial.name
+        self._read(view)
         if self._height < _TALL:
             return ()
         if self._stages is not None:
             return [Content.styled(cut(Content("   stage to put in"), width).plain, "$title")]
         return [titles(columns(width), width)]
+
+    def _read(self, view: View) -> None:
+        """Take in what the dials are set to; the chosen one stays chosen where its row moves."""
+        self._table = DialTable.of(view)
+        chain, line = chain_in(view), self._table.line_of(self._dial)
+        if self._stages is not None and chain is not None:
+            self._stages = absent_stages(chain)
+        elif line is not None:
+            self.selected = line
+        elif self._row is not None:
+            self._dial = self._row.dial.name
 
     def rows(self, view: View, width: int, height: int) -> Rows:
         if self._stages is not None:
@@ -203,8 +206,10 @@ in use that nobody asked for.
             self.rebuild()
             return
         tried = None if chain == recorded_chain(self.view) else chain
-        # The next key may come before the answer: it must turn what this one has turned.
-        self.show(replace(self.view, what_if=tried))
+        # The next key may come before the answer: it must turn what this one has turned. Painted
+        # is with the answer: a frame before it would hold it up.
+        self.view = replace(self.view, what_if=tried)
+        self._read(self.view)
         self.post_message(Try(tried))
 
     def action_reset(self) -> None:
