@@ -55,6 +55,7 @@ SAMPLER: list[Binding] = [
         "Stacks",
         id="stacks",
         tooltip="This token in six samplers side by side, and where they part. Again: the ladder",
+        show=False,
     ),
     Binding(
         "x",
@@ -62,6 +63,7 @@ SAMPLER: list[Binding] = [
         "Draw x100",
         id="draw-100",
         tooltip="Draw from the final distribution 100 times, beside what was to be expected",
+        show=False,
     ),
     Binding(
         "X",
