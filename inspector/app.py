@@ -148,7 +148,8 @@ class Inspector(BranchingApp, SavingApp):
     @on(RecordsArrived)
     def _records(self) -> None:
         before = self.controller.log.state.state
-        self.controller.take(self.keep(self._client.take()))
+        records = self.keep(self._client.take())
+        self.controller.take(records)
         self.tell_dialogs()
         self._look_up_ceilings()
         state = self.controller.log.state.state
@@ -157,7 +158,8 @@ class Inspector(BranchingApp, SavingApp):
         at_tip = not self.controller.log.children.get(self.controller.cursor)
         frame = _FRAME_S if at_tip else _PARKED_FRAME_S
         wait = self._last_paint + frame - time.monotonic()
-        if wait <= 0:
+        # An engine that stands still has answered something that a user waits for.
+        if wait <= 0 or not self.controller.busy:
             self.paint()
         elif not self._paint_due:
             self._paint_due = True

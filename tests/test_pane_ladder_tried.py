@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 from textual.content import Content
+from textual.pilot import Pilot
 
 from engine.records import Draw, How, RunState, StateChanged, Token
 from inspector.messages import NeedDense
@@ -34,14 +35,21 @@ def sharp(**more: object) -> View:
     return run_of(TOKENS, spec=SHARP, seed=2, **more)  # type: ignore[arg-type]
 
 
+async def rest(pilot: Pilot[None], pane: LadderPane) -> None:
+    """Wait until everything has been explained."""
+    for _ in range(200):
+        await pilot.pause(0.05)
+        if pane.resting:
+            break
+    await pilot.pause()
+
+
 async def picture(view: View, size: tuple[int, int], *keys: str) -> tuple[list[str], LadderPane]:
     pane = LadderPane(number=2)
     app = Host(pane, view)
     async with app.run_test(size=size) as pilot:
         await pilot.press(*keys)
-        await pilot.pause(0.5)
-        pane.background.idle.wait(10)
-        await pilot.pause()
+        await rest(pilot, pane)
         return [line.rstrip() for line in app.screen_lines()], pane
 
 
@@ -245,11 +253,9 @@ async def test_reasons_come_when_the_selection_rests_and_not_before() -> None:
     app = Host(pane, sharp(dense=True))
     async with app.run_test(size=(78, 20)) as pilot:
         await pilot.press("down", "down")
-        assert pane.background.idle.is_set()
+        assert not pane.resting
         assert "mass of the more likely" not in "\n".join(app.screen_lines())
-        await pilot.pause(0.5)
-        pane.background.idle.wait(10)
-        await pilot.pause()
+        await rest(pilot, pane)
         assert "mass of the more likely 0.941 >= 0.9" in "\n".join(app.screen_lines())
 
 
@@ -259,15 +265,17 @@ async def test_no_reasons_while_the_engine_runs() -> None:
     pane = LadderPane()
     app = Host(pane, view)
     async with app.run_test(size=(78, 20)) as pilot:
+        await pilot.pause()
+        assert pane.resting
         await pilot.pause(0.4)
-        assert pane._soon is None
         assert app.posted == []
 
 
 async def test_whole_logits_are_asked_for_when_the_reasons_need_them() -> None:
-    app = Host(LadderPane(), sharp())
+    pane = LadderPane()
+    app = Host(pane, sharp())
     async with app.run_test(size=(78, 20)) as pilot:
-        await pilot.pause(0.4)
+        await rest(pilot, pane)
         assert [one.node for one in app.posted if isinstance(one, NeedDense)] == [1]
 
 

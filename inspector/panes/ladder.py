@@ -231,7 +231,13 @@ likely than in the record.
         if self._lines.rungs[self.selected].token_id not in self._why:
             self._soon = self.set_timer(_PAUSE_S, self._explain)
 
+    @property
+    def resting(self) -> bool:
+        """Whether all that was to be explained is, but for what is still to be painted."""
+        return self._soon is None and self.background.idle.is_set()
+
     def _explain(self) -> None:
+        self._soon = None
         view, source, lines = self.view, self._source, self._lines
         if source is None or lines is None or not (self._on_a_row and view.settled):
             return
