@@ -47,8 +47,10 @@ def spec(one: Inspector) -> str | None:
 
 
 async def explained(one: Inspector, pilot: Pilot[None]) -> None:
-    await pilot.pause(0.5)
-    one.query_one(LadderPane).background.idle.wait(10)
+    for _ in range(200):
+        await pilot.pause(0.05)
+        if one.query_one(LadderPane).resting:
+            break
     await pilot.pause()
 
 
