@@ -14,7 +14,6 @@ torch is imported late, when opening our backend has settled how its threads wai
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import os
 import statistics
@@ -22,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -58,45 +58,11 @@ class Contender:
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
-class Gaps:
-    """A transformers streamer that only notes when each token came."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def put(self, value: Any) -> None:
-        self.times.append(time.perf_counter())
-
-    def end(self) -> None:
-        pass
-
-    def between(self) -> list[float]:
-        """Gaps between tokens; the first call is the prompt, and the second one's gap prefill."""
-        tokens = self.times[1:]
-        return [(b - a) * 1000 for a, b in pairwise(tokens)]
-
-
 def generate(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
     """transformers' own loop, told to go on past a stop token so that all do the same work."""
-    import torch
+    from engine.backends.hf_generate import generate_gaps
 
-    settings = copy.deepcopy(model.generation_config)
-    settings.eos_token_id = None
-    settings.do_sample = False
-    prompt = torch.tensor([ids])
-
-    def run(tokens: int) -> list[float]:
-        gaps = Gaps()
-        model.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            generation_config=settings,
-            max_new_tokens=tokens,
-            streamer=gaps,
-        )
-        return gaps.between()
-
-    return run
+    return partial(generate_gaps, model, ids)
 
 
 def bare(model: Any, ids: list[int]) -> Callable[[int], list[float]]:

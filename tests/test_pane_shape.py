@@ -10,13 +10,12 @@ from rich.cells import cell_len
 
 from engine.records import RunState, StateChanged, Token
 from engine.sampling.repeat import repeat_draw
-from engine.sampling.shape import Mark, census, shape_of
+from engine.sampling.shape import Mark, census, mark_of, shape_of
 from inspector.panes.histogram import histogram
 from inspector.panes.loops import briefly, in_words, loop_at
 from inspector.panes.rerun import rerun
 from inspector.panes.shape import ShapePane
 from inspector.panes.shape_figures import (
-    mark_of,
     recorded_census,
     recorded_final,
     recorded_shape,

@@ -68,7 +68,7 @@ def shape_of(candidates: Candidates) -> Shape:
         margin=float(probs[0] - probs[1]) if two else None,
         logit_margin=float(head[0]) - float(head[1]) if two else None,
         tail_mass=max(0.0, 1.0 - float(probs.sum())) if len(candidates) > TAIL_AFTER else 0.0,
-        mark=_mark(float(probs[0]), math.exp(entropy)),
+        mark=mark_of(float(probs[0]), math.exp(entropy)),
     )
 
 
@@ -84,7 +84,8 @@ def census(ladder: Ladder) -> tuple[Census, ...]:
     return tuple(rows)
 
 
-def _mark(top: float, effective: float) -> Mark:
+def mark_of(top: float, effective: float) -> Mark:
+    """The word for a shape, from its largest probability and its width."""
     if top >= NEAR_FORCED_FROM:
         return Mark.NEAR_FORCED
     return Mark.OPEN if effective >= OPEN_FROM else Mark.NONE

@@ -16,13 +16,12 @@ from textual.content import Content
 from engine.records import SURVIVES, StepRecord
 from engine.sampling.chain import Candidates, Ladder
 from engine.sampling.shape import (
-    NEAR_FORCED_FROM,
-    OPEN_FROM,
     TAIL_AFTER,
     Census,
     Mark,
     Shape,
     census,
+    mark_of,
     shape_of,
 )
 from engine.text import visible
@@ -57,13 +56,6 @@ def recorded_shape(step: StepRecord, total: int | None) -> Shape:
         tail_mass=max(0.0, 1.0 - float(probs[head].sum())) if head.sum() >= TAIL_AFTER else 0.0,
         mark=mark_of(float(probs[0]), effective),
     )
-
-
-def mark_of(top: float, effective: float) -> Mark:
-    """The word for a shape, from its largest probability and its width."""
-    if top >= NEAR_FORCED_FROM:
-        return Mark.NEAR_FORCED
-    return Mark.OPEN if effective >= OPEN_FROM else Mark.NONE
 
 
 def recorded_final(step: StepRecord) -> Candidates | None:
