@@ -17,6 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.kv.prefix import PrefixReport
+
 IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
@@ -325,6 +327,8 @@ class PrefillRecord:
     done: bool
     reason: str = "prompt"
     """Why these positions were read: ``prompt``, or what made a re-read necessary."""
+    prefix: PrefixReport | None = None
+    """What of a prompt was found, by what rule, and why not more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,11 +97,9 @@ class Stepper:
         self._logits = LogitStore(logit_budget)
         self._half = backend.facts.dtype == "float16"
         self._whole_vocabulary: Vocabulary | None = None
-        self._cached: list[int] = []
         self._next_node = 1
         # Branches that were deleted since the last new token, each oldest node first.
         self._deleted: list[list[StepRecord]] = []
-        self._cached_node: int | None = None
         # What an earlier run has left there is not this run's.
         backend.rollback(backend.length)
         # The ids from the root to one node, mostly the tip: the common case needs no walk.
@@ -166,7 +164,6 @@ class Stepper:
         self._logits.clear()
         self._deleted.clear()
         self._next_node = 1
-        self._cached_node = None
         self._path_node, self._path_ids = ROOT, list(record.ids)
 
     def prefill(self) -> Iterator[PrefillRecord]:
@@ -185,22 +182,25 @@ class Stepper:
     ) -> Iterator[PrefillRecord]:
         """Bring the cache to hold exactly ``ids``; the logits after the last are ``node``'s."""
         done_before = sum(chunk.count for chunk in chunks)
-        cached = self._keep_common_run(ids) - done_before
-        self._cached_node = None
-        while len(self._cached) < len(ids):
-            start = len(self._cached)
+        prefix = self.prefill_record.prefix if chunks and self.prefill_record else None
+        if reason == _FIRST_READ and not chunks:
+            prefix = self.backend.start(ids)
+        elif self.backend.seek(ids) < done_before:
+            # What was read before a pause had to go in the meantime.
+            chunks, done_before = (), 0
+        cached = self.backend.length - done_before
+        while self.backend.length < len(ids):
+            start = self.backend.length
             piece = ids[start : start + self.chunk]
             result = self.backend.prefill(piece)
-            self._cached.extend(piece)
             chunk = PrefillChunk(
                 start, len(piece), result.ms, result.layers, result.warmup, result.layers_note
             )
             chunks = (*chunks, chunk)
             computed = sum(one.count for one in chunks)
-            done = len(self._cached) == len(ids)
+            done = self.backend.length == len(ids)
             if done:
                 self._logits.put(node, result.logits, half=self._half)
-                self._cached_node = node
             record = PrefillRecord(
                 chunks=chunks,
                 cached=cached,
@@ -209,25 +209,11 @@ class Stepper:
                 kv=kv_state(self.backend, computed=computed, cached=cached),
                 done=done,
                 reason=reason,
+                prefix=prefix,
             )
             if reason == _FIRST_READ:
                 self.prefill_record = record
             yield record
-
-    def _keep_common_run(self, ids: Sequence[int]) -> int:
-        """Roll the cache back to its longest common run with ``ids``, short of the last id."""
-        common = 0
-        # The last id is always computed: its logits are what the pass is for.
-        for ours, theirs in zip(self._cached, ids[:-1], strict=False):
-            if ours != theirs:
-                break
-            common += 1
-        surplus = len(self._cached) - common
-        if surplus and not self.backend.facts.can_rewind:
-            surplus, common = len(self._cached), 0
-        self.backend.rollback(surplus)
-        del self._cached[common:]
-        return common
 
     # --- stepping ---------------------------------------------------------------------------
 
@@ -360,10 +346,8 @@ class Stepper:
             kv = prefill.kv if prefill and first else kv_state(self.backend, computed=0, cached=0)
             return _Distribution(known, 0.0, kv, reused=not first)
         ids = self.path_ids(node)
-        if node != ROOT and self.nodes[node].parent == self._cached_node:
+        if node != ROOT and self.backend.seek(ids) == len(ids) - 1:
             result = self.backend.decode(ids[-1])
-            self._cached.append(ids[-1])
-            self._cached_node = node
             self._logits.put(node, result.logits, half=self._half)
             kv = kv_state(self.backend, computed=1, cached=len(ids) - 1)
             return _Distribution(result.logits, result.ms, kv, warmup=result.warmup)

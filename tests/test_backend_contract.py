@@ -200,6 +200,34 @@ def test_rolling_back_what_is_not_there_is_refused(backend: Backend, count: int)
     assert backend.length == len(PROMPT)
 
 
+def test_seek_goes_to_the_longest_run_that_was_read(backend: Backend) -> None:
+    wanted = [*PROMPT[:5], 11]
+    expected = fresh(backend, wanted)
+    fresh(backend, PROMPT)
+    found = backend.seek(wanted)
+    assert found == backend.length
+    assert found == (5 if backend.facts.can_rewind else 0)
+    assert_alike(backend.prefill(wanted[found:]).logits, expected)
+
+
+def test_seek_at_the_tip_stays_there_and_leaves_the_last_id(backend: Backend) -> None:
+    fresh(backend, PROMPT)
+    assert backend.seek([*PROMPT, 11]) == len(PROMPT)
+    assert backend.seek(PROMPT) == (len(PROMPT) - 1 if backend.facts.can_rewind else 0)
+
+
+def test_a_new_prompt_is_what_is_there_and_what_is_computed(backend: Backend) -> None:
+    fresh(backend, PROMPT)
+    wanted = [*PROMPT[:6], 11, 12]
+    report = backend.start(wanted)
+    assert report.cached == backend.length <= 6
+    assert report.cached + report.computed == report.prompt == len(wanted)
+    assert (report.common, report.differs_at) == (6, 6)
+    assert (report.ours, report.theirs) == (11, PROMPT[6])
+    logits = backend.prefill(wanted[report.cached :]).logits
+    assert_alike(logits, fresh(backend, wanted))
+
+
 def test_reading_nothing_is_refused(backend: Backend) -> None:
     with pytest.raises(BackendError, match="at least one token"):
         backend.prefill([])

@@ -25,6 +25,7 @@ from engine.backends import (
 )
 from engine.backends.base import BackendError
 from engine.backends.hf import HFBackend
+from engine.backends.hf_pool import KVOptions
 from engine.records import Origin, TokenKind
 from tests import tiny_models
 from tests.tiny_models import BOS, CHAT_TEMPLATE, EOS, KNOWN, VOCAB
@@ -97,8 +98,8 @@ def test_tied_weights_count_once() -> None:
     [
         ("llama", "full attention", True),
         ("gpt2", "full attention", True),
-        ("mistral", "sliding window", False),
-        ("gemma3", "hybrid: full attention + sliding window", False),
+        ("mistral", "sliding window", True),
+        ("gemma3", "hybrid: full attention + sliding window", True),
         ("mamba", "recurrent state", False),
     ],
 )
@@ -110,7 +111,8 @@ def test_the_kind_of_cache_is_told_from_the_cache(name: str, kind: str, rewinds:
 
 
 def test_a_sliding_window_stores_less_than_it_has_seen() -> None:
-    backend = tiny_models.backend("mistral")
+    backend = tiny_models.backend("mistral", kv=KVOptions(window_keep=0, block_size=1))
+    assert not backend.facts.can_rewind
     backend.prefill(IDS[:3])
     for token_id in IDS[3:7]:
         backend.decode(token_id)
@@ -121,10 +123,48 @@ def test_a_sliding_window_stores_less_than_it_has_seen() -> None:
 
 
 def test_layers_of_different_kinds_count_by_the_one_that_stores_most() -> None:
-    backend = tiny_models.backend("gemma3")
+    backend = tiny_models.backend("gemma3", kv=KVOptions(window_keep=0, block_size=1))
     backend.prefill(IDS)
     # one layer of nine positions and two of three, each 2 x 2 heads x 8 numbers x 4 bytes
     assert backend.kv() == (9, (9 + 3 + 3) * 128)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "mistral", "gpt2"])
+@pytest.mark.parametrize(
+    "kv",
+    [
+        KVOptions(pooled=False),
+        KVOptions(cached=False),
+        KVOptions(eight_bits=True),
+        KVOptions(block_size=3, window_keep=0),
+    ],
+    ids=["own cache", "no cache", "8 bits", "small blocks"],
+)
+def test_however_k_and_v_are_kept_the_answer_is_the_same(name: str, kv: KVOptions) -> None:
+    expected = tiny_models.backend(name).prefill(IDS).logits
+    backend = tiny_models.backend(name, kv=kv)
+    backend.prefill(IDS[:4])
+    for token_id in IDS[4:]:
+        logits = backend.decode(token_id).logits
+    tolerance = 0.1 if kv.eight_bits else 1e-3
+    np.testing.assert_allclose(logits, expected, atol=tolerance * float(expected.std()))
+    assert backend.length == len(IDS)
+    assert (backend.pool_state() is not None) == (kv.cached and kv.pooled)
+
+
+def test_another_branch_of_the_run_is_still_there() -> None:
+    backend = tiny_models.backend("llama")
+    backend.prefill(IDS)
+    trunk = backend.decode(4).logits
+    assert backend.seek([*IDS[:5], 9]) == 5
+    backend.decode(9)
+    # Back to the trunk: all of it but the last is there, though the cache was elsewhere.
+    assert backend.seek([*IDS, 4]) == len(IDS)
+    np.testing.assert_allclose(backend.decode(4).logits, trunk, atol=1e-5)
+    state = backend.pool_state()
+    assert state is not None
+    assert state.branches == 3
+    assert state.branch_bytes == backend.kv()[1] + state.wasted_bytes
 
 
 def test_stop_ids_are_the_union_of_all_who_declare_one() -> None:
@@ -517,7 +557,7 @@ def test_a_failed_pass_is_one_line_and_leaves_the_run_as_it_was(
     assert llama.length == len(IDS)
     again = llama.decode(4)
     np.testing.assert_allclose(again.logits, expected, atol=1e-4)
-    assert again.warmup  # it read all positions again, which is no ordinary step
+    assert not again.warmup  # an ordinary step: nothing but its own position was lost
     assert llama.length == len(IDS) + 1
     assert llama.kv()[0] == len(IDS) + 1
 
@@ -544,9 +584,8 @@ def test_logits_that_are_not_finite_are_an_error(llama: HFBackend) -> None:
     assert llama.length == len(IDS)
 
 
-def test_a_crop_that_does_not_do_what_it_says_is_noticed(
-    llama: HFBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crop_that_does_not_do_what_it_says_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    llama = tiny_models.backend("llama", kv=KVOptions(pooled=False))
     llama.prefill(IDS)
     expected = llama.decode(4).logits
     with monkeypatch.context() as patch:

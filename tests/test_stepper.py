@@ -146,7 +146,7 @@ def test_after_a_fork_logits_are_those_of_a_fresh_read() -> None:
     after = run.extend(fork.node)
     ids = [*run.path_ids(fork.node)]
     assert run.dense(after.node) == pytest.approx(by_history(ids).astype(np.float32))
-    assert after.timing.reread, "its branch was not in the cache"
+    assert not after.timing.reread, "all but its own token was in the cache"
     # and back on the first branch
     tip = run.extend(path[4].node)
     assert run.dense(tip.node) == pytest.approx(by_history(run.path_ids(path[4].node)), abs=1e-6)
@@ -160,7 +160,7 @@ def test_a_reread_keeps_the_longest_common_run() -> None:
     log(run).clear()
     step = run.extend(fork.node)
     # prompt 5 + two tokens are shared and read; the forced token is the one to compute
-    assert log(run) == [("prefill", 1)]
+    assert [one for one, _ in log(run)] == ["decode"]
     assert (step.kv.cached, step.kv.computed) == (7, 1)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from engine.kv.prefix import PrefixReport, common_ids, explain
+from engine.kv.state import PoolState
 from engine.records import FloatArray, KVState, LayerTime, ModelFacts, Origin, Token, Vocabulary
 
 
@@ -67,6 +69,22 @@ class Backend(Protocol):
         """Read one id after what the cache holds."""
         ...
 
+    def seek(self, ids: Sequence[int]) -> int:
+        """Go to where ``ids``, short of the last one, were read; how many of them that is.
+
+        ``length`` is that number afterwards. Computes nothing. What was read before may be kept
+        for a later ``seek``, or not. The last id is left because its logits want a pass.
+        """
+        ...
+
+    def start(self, ids: Sequence[int]) -> PrefixReport:
+        """As ``seek``, for a new prompt; says how much of it is there, by what rule, and why."""
+        ...
+
+    def pool_state(self) -> PoolState | None:
+        """The pool of K/V blocks as a record; None where there is none."""
+        ...
+
     def rollback(self, count: int) -> None:
         """Forget the last ``count`` positions; 0 does nothing. BackendError if it cannot."""
         ...
@@ -83,6 +101,27 @@ class Backend(Protocol):
     def close(self) -> None:
         """Free what the backend holds."""
         ...
+
+
+def seek_by_rollback(backend: Backend, held: Sequence[int], ids: Sequence[int]) -> int:
+    """``seek`` of a backend that keeps one sequence, ``held``: cut back to the common run."""
+    common = common_ids(held, ids[:-1])
+    surplus = len(held) - common
+    if surplus and not backend.facts.can_rewind:
+        surplus, common = len(held), 0
+    backend.rollback(surplus)
+    return common
+
+
+def prefix_report(
+    ids: Sequence[int], held: Sequence[int], cached: int, *, can_rewind: bool = True
+) -> PrefixReport:
+    """The report of a backend that keeps one sequence, ``held``, and every position of it."""
+    report = explain(ids, held or None, cached=cached, hit_blocks=0, evicted_blocks=0, size=1)
+    if report.common > cached + 1 and not can_rewind:
+        reason = "what was read before cannot be taken back a step: it is read again"
+        return replace(report, reason=reason)
+    return report
 
 
 def kv_state(backend: Backend, *, computed: int, cached: int) -> KVState:

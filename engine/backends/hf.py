@@ -5,18 +5,28 @@ from __future__ import annotations
 import contextlib
 import gc
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from engine import models
-from engine.backends import hf_cache, hf_dtype, hf_facts, hf_prompt
-from engine.backends.base import BackendError, Encoded, ForwardPass
+from engine.backends import hf_cache, hf_dtype, hf_facts, hf_pool, hf_prompt
+from engine.backends.base import (
+    BackendError,
+    Encoded,
+    ForwardPass,
+    prefix_report,
+    seek_by_rollback,
+)
 from engine.backends.hf_layers import LayerTimer, find_layers, stopwatch
 from engine.backends.hf_wide import ROWS, Widened, is_worth_it
 from engine.causal import first_line
+from engine.kv.branch import OutOfBlocks
+from engine.kv.cache import PooledCache
+from engine.kv.prefix import PrefixReport
+from engine.kv.state import PoolState
 from engine.records import DtypeTrial, FloatArray, ModelFacts, Token, TokenKind, Vocabulary
 from engine.text import TokenTable
 from engine.timing import now_ms
@@ -26,10 +36,10 @@ _ALIKE = {"float32": 0.01, "float16": 0.1}
 
 
 class HFBackend:
-    """A transformers causal language model and its own cache.
+    """A transformers causal language model over a pool of K/V blocks, or with its own cache.
 
-    Every pass hands the model the cache of the pass before. A pass that fails leaves ``length`` as
-    it was: its half-written cache is dropped, and the next pass reads everything again.
+    A pass that fails leaves ``length`` as it was. With a pool nothing is lost; a half-written cache
+    of the model's own is dropped, and the next pass reads everything again.
     """
 
     def __init__(
@@ -43,6 +53,7 @@ class HFBackend:
         trials: tuple[DtypeTrial, ...] = (),
         notes: tuple[str, ...] = (),
         started: float | None = None,
+        kv: hf_pool.KVOptions | None = None,
     ) -> None:
         """Take over a loaded model, try it out in a few short passes, and gather its facts.
 
@@ -56,12 +67,18 @@ class HFBackend:
         self._synchronize = _synchronizer(self._device.type)
         self._rows = int(model.get_input_embeddings().weight.shape[0])
         self._position_rows = hf_facts.position_rows(model)
-        self._argument = hf_cache.argument_of(model)
+        self._options = kv or hf_pool.KVOptions()
+        self._argument = hf_cache.argument_of(model) if self._options.cached else None
+        self._pool: PooledCache | None = None
         known = inspect.signature(model.forward).parameters
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in known else {}
-        self._keywords: dict[str, Any] = {"use_cache": True, "return_dict": True}
+        self._keywords: dict[str, Any] = {
+            "use_cache": self._options.cached,
+            "return_dict": True,
+        }
         self._one = torch.zeros((1, 1), dtype=torch.long, device=self._device)
-        self._ids: list[int] = []
+        self._own_ids: list[int] = []
+        self._positions = "position_ids" in known
         self._cache: Any = None
         self._seen: set[tuple[str, int]] = set()
         self._keeps_cache = True
@@ -69,7 +86,7 @@ class HFBackend:
         self._tokens: dict[int, Token] = {}
         self._layers = find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers)
         self._widened = _widened(model)
-        tried = self._try_out()
+        tried = self._try_out(identity)
         self._table = TokenTable.from_tokenizer(tokenizer, tried["vocab_size"])
         self._facts = self._gather(
             name=name,
@@ -115,31 +132,33 @@ class HFBackend:
             **more,
         )
 
-    def _try_out(self) -> dict[str, Any]:
+    def _try_out(self, identity: str) -> dict[str, Any]:
         """Facts that only the running model tells: its cache, its width, whether it rewinds."""
         shape = hf_facts.shape_of(hf_facts.decoder_config(self._model))
         ids = hf_facts.probe_ids(self._model, self._tokenizer, 5)
         whole = self._read(ids).logits
+        own, self._keeps_cache = self._cache, self._cache is not None
+        kind = hf_cache.kind_of(own, self._argument)
+        kv_heads, head_dim = hf_cache.head_shape(own) or (shape.kv_heads, shape.head_dim)
+        pool_note = self._put_in_pool(own, identity, ids, whole)
         self._forget()
         self._read(ids[:4])
-        before = hf_cache.nbytes(self._cache)
+        before = self.kv()[1]
         stepped = self._read(ids[4:]).logits
-        self._keeps_cache = self._cache is not None
-        after = hf_cache.nbytes(self._cache)
+        after = self.kv()[1]
         growth = None if after is None or before is None else after - before
-        kind = hf_cache.kind_of(self._cache, self._argument)
-        kv_heads, head_dim = hf_cache.head_shape(self._cache) or (shape.kv_heads, shape.head_dim)
-        rewinds = kind.always_rewinds and self._rewinds(ids, stepped)
+        pooled = self._pool is not None
+        rewinds = (pooled or kind.always_rewinds) and self._rewinds(ids, stepped)
         if not rewinds:
             self._forget()
             self._read(ids[:2])
             # Some recurrent layers take up their state for one position at a time only.
             self._singly = not self._alike(stepped, self._read(ids[2:]).logits)
-        notes = self._notes(kind, whole, stepped, rewinds)
+        notes = (*self._notes(kind, whole, stepped, rewinds), *filter(None, (pool_note,)))
         self._forget()
         self._seen.clear()
         expected = 2 * shape.layers * kv_heads * head_dim * int(self._model.dtype.itemsize)
-        kv_note = _kv_note(kind, growth, expected)
+        kv_note = _kv_note(kind, growth, expected, pooled=pooled and rewinds)
         return {
             "vocab_size": int(whole.size),
             "kv_heads": kv_heads,
@@ -150,6 +169,23 @@ class HFBackend:
             "can_rewind": rewinds,
             "notes": notes,
         }
+
+    def _put_in_pool(self, own: Any, identity: str, ids: Sequence[int], whole: FloatArray) -> str:
+        """Go over to a pool if that can be, and gives the same logits; what there is to say."""
+        opened = hf_pool.open_pool(self._model, own, identity, self._options)
+        self._forget()
+        self._pool = opened.pool
+        if self._pool is None or self._options.eight_bits:
+            return opened.note
+        try:
+            alike = self._alike(whole, self._read(ids).logits)
+        except BackendError:
+            alike = False
+        if alike:
+            return opened.note
+        self._pool = None
+        hf_pool.close_pool(self._model)
+        return "no pool of KV blocks: the model's answer was another one with it"
 
     def _rewinds(self, ids: Sequence[int], logits: FloatArray) -> bool:
         """Whether taking positions out and reading them again gives the same ``logits``."""
@@ -214,8 +250,30 @@ class HFBackend:
     # --- passes -------------------------------------------------------------------------------
 
     @property
+    def _ids(self) -> list[int]:
+        """What was read and not taken back."""
+        return self._own_ids if self._pool is None else self._pool.current.ids
+
+    @property
     def length(self) -> int:
         return len(self._ids)
+
+    def seek(self, ids: Sequence[int]) -> int:
+        """Go to where ``ids``, short of the last one, were read; how many of them that is."""
+        if self._pool is not None:
+            return self._pool.seek(list(ids))
+        return seek_by_rollback(self, self._own_ids, ids)
+
+    def start(self, ids: Sequence[int]) -> PrefixReport:
+        """As ``seek``, for a new prompt: full blocks only, and why not more."""
+        if self._pool is not None:
+            return self._pool.start(list(ids))
+        held = list(self._own_ids)
+        return prefix_report(ids, held, self.seek(ids), can_rewind=self._facts.can_rewind)
+
+    def pool_state(self) -> PoolState | None:
+        """The pool as a record; None where K and V are in the model's own cache."""
+        return None if self._pool is None else self._pool.state()
 
     def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
         """Read ``ids`` (at least one) after what the cache holds; logits of the last one.
@@ -260,7 +318,7 @@ class HFBackend:
             passes = [self._read((token_id,)) for token_id in ids]
         except BaseException:
             self._drop_cache()
-            del self._ids[before:]
+            del self._own_ids[before:]
             raise
         return ForwardPass(
             logits=passes[-1].logits,
@@ -271,25 +329,36 @@ class HFBackend:
 
     def _read(self, ids: Sequence[int]) -> ForwardPass:
         """One pass over ``ids``; over all before them too, where there is no cache of those."""
-        again = self._ids if self._cache is None else []
+        again = self._own_ids if self._cache is None and self._pool is None else []
         count = len(again) + len(ids)
         # After a failed pass, a step is no ordinary one.
         warmup = self._first_of_its_kind(count) or (bool(again) and self._keeps_cache)
         self._synchronize()
         start = now_ms()
         try:
-            with torch.inference_mode():
-                logits = self._logits([*again, *ids] if again else ids, count)
-            ms = now_ms() - start
-            self._check_finite(logits)
+            with torch.inference_mode(), self._reading(ids) as more:
+                logits = self._logits([*again, *ids] if again else ids, count, more)
+                ms = now_ms() - start
+                self._check_finite(logits)
         except BaseException as error:
             # Some layers may have read the ids and others not.
             self._drop_cache()
             if not isinstance(error, Exception):
                 raise
             raise _explained(error, count) from error
-        self._ids.extend(ids)
+        if self._pool is None:
+            self._own_ids.extend(ids)
         return ForwardPass(logits, ms, warmup)
+
+    @contextlib.contextmanager
+    def _reading(self, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """One pass over the pool, if there is one; what the model must be given for it."""
+        if self._pool is None or self._argument is None:
+            yield {}
+            return
+        with self._pool.reading(ids) as positions:
+            given = {"position_ids": positions} if self._positions else {}
+            yield {self._argument: self._pool, **given}
 
     def _check_finite(self, logits: FloatArray) -> None:
         # The largest is NaN if any is, and infinite if one is; minus infinity is a fair logit.
@@ -298,19 +367,21 @@ class HFBackend:
             hint = "" if dtype == "float32" else ": try --dtype float32"
             raise BackendError(f"the model's logits are not finite in {dtype}{hint}")
 
-    def _logits(self, ids: Sequence[int], count: int) -> FloatArray:
+    def _logits(self, ids: Sequence[int], count: int, more: dict[str, Any]) -> FloatArray:
         """float32 logits of the last of ``ids`` in main memory; the cache now holds them all."""
         if count == 1:
-            output = self._model(self._one.fill_(ids[0]), **self._keywords)
+            output = self._model(self._one.fill_(ids[0]), **self._keywords, **more)
             last = output.logits[0, -1]
         else:
             given = torch.tensor([ids], device=self._device)
             wide = self._widened if count >= ROWS and self._widened else contextlib.nullcontext()
             with wide:
-                output = self._model(given, **self._keywords, **self._last_only)
+                output = self._model(given, **self._keywords, **self._last_only, **more)
             # Cloned, or one row would keep the rows of a whole prompt in memory.
             last = output.logits[0, -1].clone()
-        if self._cache is None and self._argument is not None:
+        if self._pool is not None:
+            pass
+        elif self._cache is None and self._argument is not None:
             self._cache = getattr(output, self._argument, None)
             if self._cache is not None:
                 self._keywords[self._argument] = self._cache
@@ -334,25 +405,34 @@ class HFBackend:
         Raises BackendError, and changes nothing, for more than there are and where the cache no
         longer holds what it would have to go back to.
         """
-        if not 0 <= count <= len(self._ids):
-            raise BackendError(f"cannot take back {count} of {len(self._ids)} positions")
+        length = self.length
+        if not 0 <= count <= length:
+            raise BackendError(f"cannot take back {count} of {length} positions")
         if count == 0:
             return
-        if count == len(self._ids):
+        if self._pool is not None:
+            try:
+                self._pool.truncate(length - count)
+            except ValueError as error:
+                raise BackendError(str(error)) from error
+            return
+        if count == length:
             self._forget()
             return
         if self._cache is not None:
             try:
-                hf_cache.crop(self._cache, count, len(self._ids))
+                hf_cache.crop(self._cache, count, length)
             except BackendError:
                 raise
             except Exception as error:
                 self._drop_cache()
                 raise BackendError(f"the cache cannot be rewound: {first_line(error)}") from error
-        del self._ids[-count:]
+        del self._own_ids[-count:]
 
     def kv(self) -> tuple[int, int | None]:
-        """(positions stored, of the layer that stores most; bytes of all its tensors)."""
+        """(positions stored, of the layer that stores most; bytes that they take in all layers)."""
+        if self._pool is not None:
+            return self._pool.stored, self._pool.branch_bytes
         return hf_cache.stored(self._cache), hf_cache.nbytes(self._cache)
 
     def _drop_cache(self) -> None:
@@ -362,12 +442,14 @@ class HFBackend:
 
     def _forget(self) -> None:
         self._drop_cache()
-        self._ids.clear()
+        self._own_ids.clear()
+        if self._pool is not None:
+            self._pool.clear()
 
     def close(self) -> None:
         """Free the model and its cache; the backend cannot be used afterwards."""
         self._forget()
-        self._model = self._widened = None
+        self._model = self._widened = self._pool = None
         self._layers = ()
         gc.collect()
         if self._device.type == "cuda":
@@ -398,6 +480,8 @@ def _synchronizer(device: str) -> Callable[[], None]:
 def _explained(error: Exception, count: int) -> BackendError:
     if isinstance(error, BackendError):
         return error
+    if isinstance(error, OutOfBlocks):
+        return BackendError(str(error))
     text = str(error)
     memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
     if memory or "out of memory" in text or "can't allocate memory" in text:
@@ -408,9 +492,9 @@ def _explained(error: Exception, count: int) -> BackendError:
     return BackendError(f"the forward pass failed: {first_line(error)} ({type(error).__name__})")
 
 
-def _kv_note(kind: hf_cache.CacheKind, growth: int | None, expected: int) -> str:
+def _kv_note(kind: hf_cache.CacheKind, growth: int | None, expected: int, *, pooled: bool) -> str:
     """Why bytes per token are not the simple formula's; empty where they are."""
-    if kind.sliding and kind.window:
+    if kind.sliding and kind.window and not pooled:
         return (
             f"{kind.sliding} of {kind.layers} layers keep at most {kind.window - 1:,} positions, "
             "so a token's share is not constant"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from engine import models
@@ -19,10 +19,14 @@ from engine.weights import available_memory, stored_weights, weights_bytes
 
 if TYPE_CHECKING:
     from engine.backends.hf import HFBackend
+    from engine.backends.hf_pool import KVOptions
 
 Progress = Callable[[str, float | None, str], None]
 
-OPTIONS = ("model", "device", "dtype", "trust_remote_code", "threads", "offline")
+OPTIONS = (
+    *("model", "device", "dtype", "trust_remote_code", "threads", "offline"),
+    *("cache", "block_size", "kv_budget", "kv_dtype"),
+)
 
 _ROOM = 1.2
 """Free memory that loading in float32 must leave untouched, as a factor on the weights."""
@@ -34,7 +38,8 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> HFBackend:
 
     Options, all of them optional: ``model`` (hub id, folder or .gguf file), ``device`` (auto, cpu,
     cuda, cuda:1, mps), ``dtype`` (auto, float32, float16, bfloat16), ``trust_remote_code``,
-    ``threads`` (of the CPU), ``offline``.
+    ``threads`` (of the CPU), ``offline``; ``cache`` (False: every step reads everything again),
+    ``block_size`` (positions), ``kv_budget`` (bytes), ``kv_dtype`` (auto, int8).
     """
     started = now_ms()
     unknown = [name for name in options if name not in OPTIONS]
@@ -69,7 +74,24 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> HFBackend:
         trials=loaded.trials,
         notes=resolved.notes,
         started=started,
+        kv=_kv_options(options),
     )
+
+
+def _kv_options(options: Mapping[str, Any]) -> KVOptions:
+    """How K and V are kept. Raises BackendError for what cannot be."""
+    from engine.backends.hf_pool import KVOptions
+
+    size, budget = options.get("block_size"), options.get("kv_budget")
+    kind = options.get("kv_dtype") or "auto"
+    if kind not in ("auto", "int8"):
+        raise BackendError(f"unknown KV dtype {kind!r}: give auto or int8")
+    if size is not None and not 1 <= int(size) <= 1024:
+        raise BackendError(f"a KV block holds 1 to 1,024 positions, not {size}")
+    made = KVOptions(cached=bool(options.get("cache", True)), eight_bits=kind == "int8")
+    if size is not None:
+        made = replace(made, block_size=int(size))
+    return made if budget is None else replace(made, budget=int(budget))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from engine.backends.base import BackendError, Encoded, ForwardPass
+from engine.backends.base import (
+    BackendError,
+    Encoded,
+    ForwardPass,
+    prefix_report,
+    seek_by_rollback,
+)
+from engine.kv.prefix import PrefixReport
+from engine.kv.state import PoolState
 from engine.records import FloatArray, ModelFacts, Origin, Token, TokenKind, Vocabulary
 from engine.timing import now_ms
 
@@ -316,6 +324,19 @@ class ScriptedBackend:
         return ForwardPass(
             logits, now_ms() - start, warmup=False, layers_note="a script has no layers"
         )
+
+    def seek(self, ids: Sequence[int]) -> int:
+        """Go back to the longest common run with ``ids``, short of the last one."""
+        return seek_by_rollback(self, self._ids, ids)
+
+    def start(self, ids: Sequence[int]) -> PrefixReport:
+        """As ``seek``, and why not more."""
+        held, rewinds = list(self._ids), self.facts.can_rewind
+        return prefix_report(ids, held, self.seek(ids), can_rewind=rewinds)
+
+    def pool_state(self) -> PoolState | None:
+        """None: there are no blocks."""
+        return None
 
     def rollback(self, count: int) -> None:
         """Forget the last ``count`` positions. BackendError for more than there are."""

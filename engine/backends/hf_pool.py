@@ -1,0 +1,78 @@
+"""Putting a model's K and V into a pool of blocks, where its layers allow that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.backends import hf_facts
+from engine.backends.base import BackendError
+from engine.kv import attention
+from engine.kv.budget import default_budget
+from engine.kv.cache import BLOCK_SIZE, PooledCache, PoolMemoryError
+from engine.kv.layout import Unpooled, layout_of
+from engine.weights import available_memory
+
+
+@dataclass(frozen=True, slots=True)
+class KVOptions:
+    """How a backend keeps K and V.
+
+    Without ``cached`` every pass reads the whole text again; without ``pooled`` transformers' own
+    cache is used. ``budget`` is bytes, None for a share of the free memory. ``window_keep``: how
+    far outside a sliding window positions are kept, to be gone back to.
+    """
+
+    cached: bool = True
+    pooled: bool = True
+    block_size: int = BLOCK_SIZE
+    budget: int | None = None
+    eight_bits: bool = False
+    window_keep: int | None = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The pool, or None and why there is none."""
+
+    pool: PooledCache | None
+    note: str = ""
+
+
+def open_pool(model: Any, filled: Any, identity: str, options: KVOptions) -> Opened:
+    """A pool for ``model``, whose own cache ``filled`` a pass has filled; attention is put in too.
+
+    Raises BackendError when the pool asked for does not fit.
+    """
+    if not (options.cached and options.pooled):
+        return Opened(None)
+    config = hf_facts.decoder_config(model)
+    try:
+        layout = layout_of(filled, hidden_layers=getattr(config, "num_hidden_layers", None))
+    except Unpooled as reason:
+        return Opened(None, f"no pool of KV blocks: {reason}")
+    context = hf_facts.context_length(config)
+    position = sum(
+        layout.position_bytes(window, quantized=options.eight_bits) for window in layout.windows
+    )
+    budget = options.budget or default_budget(position, context, available_memory())
+    wide = attention.install(model)
+    try:
+        pool = PooledCache(
+            layout,
+            budget=budget,
+            identity=identity,
+            block_size=options.block_size,
+            quantized=options.eight_bits,
+            wide=wide,
+            window_keep=options.window_keep,
+            context=context,
+        )
+    except (PoolMemoryError, ValueError) as error:
+        raise BackendError(str(error)) from error
+    return Opened(pool)
+
+
+def close_pool(model: Any) -> None:
+    """Give the model its own attention back."""
+    attention.uninstall(model)

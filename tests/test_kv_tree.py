@@ -1,0 +1,165 @@
+"""The debugger's tree over the pool: however a node was come to, its logits are a fresh read's."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.backends.hf import HFBackend
+from engine.backends.hf_pool import KVOptions
+from engine.sampling.chain import effective
+from engine.stepper import ROOT, Stepper
+from tests import tiny_models
+from tests.tiny_models import VOCAB
+
+NAMES = ("llama", "gemma3", "qwen3", "gpt2", "mistral")
+BLOCKS, BLOCK = 14, 4
+LONGEST = 36
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@functools.cache
+def backend(name: str, window_keep: int | None) -> HFBackend:
+    probed = tiny_models.backend(name).pool_state()
+    assert probed is not None
+    budget = BLOCKS * BLOCK * probed.position_bytes
+    kv = KVOptions(block_size=BLOCK, budget=budget, window_keep=window_keep)
+    return tiny_models.backend(name, kv=kv)
+
+
+@functools.lru_cache(maxsize=8192)
+def fresh(name: str, ids: tuple[int, ...]) -> Any:
+    model = tiny_models.MODELS[name]()
+    with torch.inference_mode():
+        return model(torch.tensor([ids]), use_cache=False).logits[0, -1].numpy()
+
+
+class AnySession(RuleBasedStateMachine):
+    """Step, back, fork, force, go elsewhere, edit the prompt, and a pool that must evict."""
+
+    @initialize(
+        name=st.sampled_from(NAMES), keep=st.sampled_from([None, 0]), seed=st.integers(0, 9)
+    )
+    def open(self, name: str, keep: int | None, seed: int) -> None:
+        self.name = name
+        self.backend = backend(name, keep)
+        # A logit budget of nothing: what is not in the pool must be computed again.
+        self.run = Stepper(self.backend, effective("guide", {}), seed=seed, chunk=5, logit_budget=1)
+        self.submit([3, 9, 4, 12, 7])
+
+    def submit(self, ids: list[int]) -> None:
+        self.run.submit_ids(ids)
+        records = list(self.run.prefill())
+        assert records[-1].cached + records[-1].computed == len(ids)
+        assert records[-1].prefix is not None
+
+    @property
+    def room(self) -> bool:
+        return len(self.run.path_ids(self.run.cursor)) < LONGEST
+
+    @precondition(lambda self: self.room)
+    @rule()
+    def step(self) -> None:
+        self.run.step()
+
+    @rule()
+    def back(self) -> None:
+        passes = self.backend.length
+        self.run.back()
+        assert self.backend.length == passes
+
+    @precondition(lambda self: self.room)
+    @rule(token=st.integers(0, VOCAB - 1))
+    def force(self, token: int) -> None:
+        self.run.extend(self.run.cursor, force=token)
+
+    @precondition(lambda self: self.room)
+    @rule(seed=st.integers(0, 99))
+    def draw_again(self, seed: int) -> None:
+        self.run.extend(self.run.cursor, seed=seed)
+
+    @rule(data=st.data())
+    def go_elsewhere(self, data: st.DataObject) -> None:
+        self.run.cursor = data.draw(st.sampled_from([ROOT, *self.run.nodes]))
+
+    @rule(ids=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=9), share=st.floats(0, 1))
+    def edit_the_prompt(self, ids: list[int], share: float) -> None:
+        before = list(self.run.path_ids(ROOT))
+        self.submit([*before[: round(share * len(before))], *ids][:20])
+
+    @rule(data=st.data())
+    def look(self, data: st.DataObject) -> None:
+        if self.run.nodes:
+            node = data.draw(st.sampled_from(sorted(self.run.nodes)))
+            ids = self.run.path_ids(node)[:-1]
+            expected = fresh(self.name, tuple(ids))
+            found = self.run.dense(node)
+            assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
+
+    @invariant()
+    def the_record_adds_up(self) -> None:
+        if not hasattr(self, "run") or not self.run.nodes:
+            return
+        record = self.run.nodes[max(self.run.nodes)]
+        if record.kv.computed:
+            assert record.kv.cached + record.kv.computed == record.position
+        state = self.backend.pool_state()
+        assert state is not None
+        assert state.filled_bytes <= state.used_bytes <= state.reserved_bytes
+
+    def teardown(self) -> None:
+        if hasattr(self, "run"):
+            self.backend.rollback(self.backend.length)
+            pool = self.backend._pool
+            assert pool is not None
+            pool.clear()
+            assert all(not any(blocks.refs) for blocks in pool.pool.groups)
+
+
+TestAnySession = AnySession.TestCase
+TestAnySession.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_going_back_and_taking_another_token_computes_one_position() -> None:
+    run = Stepper(tiny_models.backend("llama"), effective("guide", {}))
+    run.submit_ids([3, 9, 4, 12, 7])
+    for _ in range(6):
+        run.step()
+    for _ in range(4):
+        run.back()
+    fork = run.extend(run.cursor, force=11)
+    after = run.extend(fork.node)
+    assert (after.kv.cached, after.kv.computed) == (7, 1)
+    assert not after.timing.reread
+    # The branch that was left is still there too.
+    run.cursor = 6
+    assert run.step().kv.computed == 1
+
+
+def test_a_second_prompt_says_what_it_found_and_why_not_more() -> None:
+    run = Stepper(tiny_models.backend("llama", kv=KVOptions(block_size=4)), effective("guide", {}))
+    run.submit_ids([3, 9, 4, 12, 7, 8, 5, 6, 2, 10])
+    *_, first = run.prefill()
+    assert first.prefix is not None
+    assert first.prefix.reason == "nothing was read before"
+    run.submit_ids([3, 9, 4, 12, 7, 8, 5, 6, 63, 10])
+    *_, second = run.prefill()
+    assert (second.cached, second.computed) == (8, 2)
+    assert second.prefix is not None
+    assert (second.prefix.hit_blocks, second.prefix.differs_at) == (2, 8)
+    assert second.prefix.reason == "the token at position 8 is another one"
