@@ -17,7 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.kv.blocks import BLOCK_SIZE
+from engine.kv.drift import Drift
 from engine.kv.prefix import PrefixReport
+from engine.kv.state import PoolState
 
 IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
@@ -172,7 +175,11 @@ class KVState:
     nbytes: int | None
     computed: int
     cached: int
-    block_size: int = 16
+    block_size: int = BLOCK_SIZE
+    copied_blocks: int = 0
+    """Blocks that the pass copied because it wrote into one that another branch shared."""
+    evicted_blocks: int = 0
+    """Blocks of other branches that were thrown out to make room for the pass."""
 
 
 class StopKind(StrEnum):
@@ -341,6 +348,30 @@ class DtypeTrial:
     note: str
 
 
+@dataclass(frozen=True, slots=True)
+class KVStorage:
+    """How K and V are kept, settled when the model is loaded.
+
+    Without ``cached`` every pass reads the whole text again. ``dtype`` is what K and V are kept in
+    ("" where there are none or the model's own cache decides). In a pool, ``block_size`` positions
+    make a block and ``pool_bytes`` are reserved for ``blocks`` of them (one number for each group
+    of layers with the same window); these are None and empty without a pool.
+    """
+
+    cached: bool = True
+    dtype: str = ""
+    block_size: int | None = None
+    blocks: tuple[int, ...] = ()
+    pool_bytes: int | None = None
+
+    @property
+    def unusual(self) -> str:
+        """What is not as it is without asking: ``no cache``, ``int8 KV``, or nothing."""
+        if not self.cached:
+            return "no cache"
+        return "int8 KV" if self.dtype == "int8" else ""
+
+
 @dataclass(frozen=True, eq=False)
 class ModelFacts:
     """What is loaded and on what. ``None`` means not known, and a note says why."""
@@ -376,6 +407,13 @@ class ModelFacts:
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     threads: int = 0
+    kv_storage: KVStorage | None = None
+    """None where it is not known: a script, and recordings from before it was noted."""
+
+    @property
+    def keeps_cache(self) -> bool:
+        """Whether a pass goes on with what was read before; else each reads everything again."""
+        return self.kv_storage is None or self.kv_storage.cached
 
 
 class RunState(StrEnum):
@@ -504,6 +542,52 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class DriftRow:
+    """Another way to the same logits, held against the reference; or why there is none.
+
+    ``top`` is the token that greedy decoding would take then.
+    """
+
+    label: str
+    drift: Drift | None = None
+    top: Token | None = None
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftMeasured:
+    """How far ways to the logits that ``node`` was drawn from lie from a fresh read of the text.
+
+    At the prompt (node 0) they are the logits after it. ``reference`` says how the text of
+    ``positions`` tokens was read freshly, and ``top`` is the most likely token then.
+    """
+
+    node: int
+    positions: int
+    reference: str
+    top: Token
+    rows: tuple[DriftRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCurves:
+    """What one more token costs with K and V kept and without, at several lengths of one text.
+
+    Turn by turn, a pass brings the text of ``node``'s branch to ``lengths[i]`` positions: with
+    ``cache`` (in words) it reads one of them, without it all. Times are medians of ``reps[i]``
+    turns, in ms. ``note`` says what is missing, if anything is.
+    """
+
+    node: int
+    lengths: tuple[int, ...]
+    with_ms: tuple[float, ...]
+    without_ms: tuple[float, ...]
+    reps: tuple[int, ...]
+    cache: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineError:
     """One clear line: what went wrong and what to do. ``fatal`` means the engine is gone."""
 
@@ -522,9 +606,12 @@ Record = (
     | StateChanged
     | LoadProgress
     | SettingsChanged
+    | PoolState
     | DenseLogits
     | Vocabulary
     | Tokenized
     | Measured
+    | DriftMeasured
+    | CacheCurves
     | EngineError
 )

@@ -48,12 +48,16 @@ from engine.records import (
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import SpecError, effective
 from engine.stepper import Stepper, StepperError
+from engine.timing import now_ms
 from engine.token_named import ids_of, tokenized
 
 _BETWEEN = (SendLogits, SendVocabulary, Tokenize, NameBranch, Configure, SetBreakpoints)
 """Commands that are carried out between two passes of a run, which then goes on."""
 _BEHIND_THE_SCREEN = 10
 """How much nicer than the screen's process the engine's is (nice levels)."""
+
+_POOL_EVERY_MS = 100.0
+"""How often a run says what its pool of K/V blocks looks like; it also does at its end."""
 
 _EXPECTED = (BackendError, ConditionError, ModelError, SamplingError, SpecError, StepperError)
 
@@ -71,6 +75,7 @@ class Engine:
         self._opened = Open()
         self._pause = False
         self._open_failed = False
+        self._pool_sent = 0.0
 
     def serve(self) -> None:
         """Carry out commands until Close, or until nobody is at the other end."""
@@ -131,6 +136,7 @@ class Engine:
                 self._send(self._run.name(command.node, command.name))
             case DeleteBranch():
                 self._send(self._run.delete(command.node))
+                self._send_pool()
             case UndoDelete():
                 self._send(self._run.undelete())
             case SetBreakpoints():
@@ -157,6 +163,7 @@ class Engine:
         self._stepper = Stepper(self._backend)
         self._open_failed = False
         self._send(self._backend.facts)
+        self._send_pool()
         self._apply_settings()
         self._state(RunState.READY)
 
@@ -230,7 +237,10 @@ class Engine:
             self._state(RunState.PAUSED, "reading the prompt")
             return
         self._state(RunState.RUNNING)
-        go()
+        try:
+            go()
+        finally:
+            self._send_pool()
         last = stepper.nodes.get(stepper.cursor)
         reached = stepper.verdict.reason
         if last is not None and last.stop is not None:
@@ -246,6 +256,7 @@ class Engine:
             record = stepper.extend(stepper.cursor, force=force, seed=command.seed)
             stepper.check()
             self._send(record)
+            self._send_pool_at_times()
             if command.force and self._pause_wanted():
                 return
 
@@ -253,6 +264,7 @@ class Engine:
         """``count`` steps, all there are when None, or until a pause."""
         for done, record in enumerate(self._run.run(self._pause_wanted), start=1):
             self._send(record)
+            self._send_pool_at_times()
             if done == count:
                 return
 
@@ -264,9 +276,21 @@ class Engine:
         self._state(RunState.PREFILL)
         for record in stepper.prefill():
             self._send(record)
+            self._send_pool_at_times()
             if not record.done and self._pause_wanted():
                 return False
         return True
+
+    def _send_pool(self) -> None:
+        """Say where K and V lie, if they lie in a pool."""
+        state = self._run.pool_state()
+        self._pool_sent = now_ms()
+        if state is not None:
+            self._send(state)
+
+    def _send_pool_at_times(self) -> None:
+        if now_ms() - self._pool_sent >= _POOL_EVERY_MS:
+            self._send_pool()
 
     def _pause_wanted(self) -> bool:
         """Look at what came in between two passes: questions are answered, the rest waits."""

@@ -7,14 +7,15 @@ after it is known already (a fork), when it costs none.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from engine.backends.base import Backend, kv_state
+from engine.backends.base import Backend
 from engine.breakpoints import Breakpoint, Breakpoints, Verdict
 from engine.conditions import Condition, Untold
-from engine.logit_store import DEFAULT_BUDGET, LogitStore
+from engine.kv.state import PoolState
+from engine.logit_store import DEFAULT_BUDGET
+from engine.reading import PREFILL_CHUNK, Distribution, Reading
 from engine.records import (
     NAME_LENGTH,
     BranchDeleted,
@@ -23,7 +24,6 @@ from engine.records import (
     FloatArray,
     KVState,
     Origin,
-    PrefillChunk,
     PrefillRecord,
     PromptRecord,
     StepRecord,
@@ -41,28 +41,14 @@ from engine.text import quote
 from engine.timing import now_ms
 from engine.token_named import id_of
 from engine.trail import Moment, Trail
+from engine.tree import ROOT, Tree
 
-ROOT = 0
 TOP_ROWS = 64
-PREFILL_CHUNK = 256
-_FIRST_READ = "prompt"
 _NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class StepperError(RuntimeError):
     """A command that cannot be carried out; one line says why and what to do."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Distribution:
-    """The distribution after a node, and what it cost to get."""
-
-    logits: FloatArray
-    forward_ms: float
-    kv: KVState
-    warmup: bool = False
-    reused: bool = False
-    reread: bool = False
 
 
 class Stepper:
@@ -82,29 +68,16 @@ class Stepper:
         self.settings = settings or effective("guide", {})
         self.seed = seed
         self.max_tokens = max_tokens
-        self.chunk = chunk
         self.prompt: PromptRecord | None = None
-        self.prefill_record: PrefillRecord | None = None
-        self.nodes: dict[int, StepRecord] = {}
-        self.children: dict[int, list[int]] = {ROOT: []}
-        self.cursor = ROOT
+        self.tree = Tree()
+        self.reading = Reading(backend, chunk=chunk, logit_budget=logit_budget)
         self.breakpoints = Breakpoints()
         self.verdict = Verdict()
         """What the last step of a run meant to the breakpoints."""
         self.watched: tuple[int, ...] = ()
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
         self._trail: Trail | None = None
-        self._logits = LogitStore(logit_budget)
-        self._half = backend.facts.dtype == "float16"
         self._whole_vocabulary: Vocabulary | None = None
-        self._next_node = 1
-        # Branches that were deleted since the last new token, each oldest node first.
-        self._deleted: list[list[StepRecord]] = []
-        # What an earlier run has left there is not this run's.
-        backend.rollback(backend.length)
-        # The ids from the root to one node, mostly the tip: the common case needs no walk.
-        self._path_node = ROOT
-        self._path_ids: list[int] = []
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "model", self.backend.facts.name
@@ -159,61 +132,15 @@ class Stepper:
             )
         self.prompt = record
         self._trail = Trail(record, self.backend.facts.vocab_size)
-        self.prefill_record = None
-        self.nodes, self.children, self.cursor = {}, {ROOT: []}, ROOT
-        self._logits.clear()
-        self._deleted.clear()
-        self._next_node = 1
-        self._path_node, self._path_ids = ROOT, list(record.ids)
+        self.tree = Tree(record.ids)
+        self.reading.begin()
 
     def prefill(self) -> Iterator[PrefillRecord]:
         """Read the prompt chunk by chunk; one record a chunk, each holding the ones before it.
 
         Stop iterating to pause; calling again goes on. Ends at once when all is read.
         """
-        if self.prefill_record is not None and self.prefill_record.done:
-            return
-        ids = list(self._prompt.ids)
-        chunks = self.prefill_record.chunks if self.prefill_record else ()
-        yield from self._read(ids, chunks, reason=_FIRST_READ, node=ROOT)
-
-    def _read(
-        self, ids: list[int], chunks: tuple[PrefillChunk, ...], *, reason: str, node: int
-    ) -> Iterator[PrefillRecord]:
-        """Bring the cache to hold exactly ``ids``; the logits after the last are ``node``'s."""
-        done_before = sum(chunk.count for chunk in chunks)
-        prefix = self.prefill_record.prefix if chunks and self.prefill_record else None
-        if reason == _FIRST_READ and not chunks:
-            prefix = self.backend.start(ids)
-        elif self.backend.seek(ids) < done_before:
-            # What was read before a pause had to go in the meantime.
-            chunks, done_before = (), 0
-        cached = self.backend.length - done_before
-        while self.backend.length < len(ids):
-            start = self.backend.length
-            piece = ids[start : start + self.chunk]
-            result = self.backend.prefill(piece)
-            chunk = PrefillChunk(
-                start, len(piece), result.ms, result.layers, result.warmup, result.layers_note
-            )
-            chunks = (*chunks, chunk)
-            computed = sum(one.count for one in chunks)
-            done = self.backend.length == len(ids)
-            if done:
-                self._logits.put(node, result.logits, half=self._half)
-            record = PrefillRecord(
-                chunks=chunks,
-                cached=cached,
-                computed=computed,
-                total_ms=sum(one.ms for one in chunks),
-                kv=kv_state(self.backend, computed=computed, cached=cached),
-                done=done,
-                reason=reason,
-                prefix=prefix,
-            )
-            if reason == _FIRST_READ:
-                self.prefill_record = record
-            yield record
+        yield from self.reading.prompt(list(self._prompt.ids))
 
     # --- stepping ---------------------------------------------------------------------------
 
@@ -272,8 +199,8 @@ class Stepper:
             reread=following.reread,
         )
         record = replace(record, timing=timing)
-        self._add(record)
-        self._deleted.clear()
+        self.tree.add(record)
+        self.tree.settle()
         return record
 
     def run(
@@ -337,30 +264,9 @@ class Stepper:
         if limit is not None and len(self.path_ids(parent)) >= limit:
             raise StepperError(f"the context is full: the model reads at most {limit:,} tokens")
 
-    def _distribution(self, node: int) -> _Distribution:
-        """The logits after ``node``: known, or one pass away, or after reading its branch again."""
-        known = self._logits.get(node)
-        if known is not None:
-            first = node == ROOT and not self.children[ROOT]
-            prefill = self.prefill_record
-            kv = prefill.kv if prefill and first else kv_state(self.backend, computed=0, cached=0)
-            return _Distribution(known, 0.0, kv, reused=not first)
-        ids = self.path_ids(node)
-        if node != ROOT and self.backend.seek(ids) == len(ids) - 1:
-            result = self.backend.decode(ids[-1])
-            self._logits.put(node, result.logits, half=self._half)
-            kv = kv_state(self.backend, computed=1, cached=len(ids) - 1)
-            return _Distribution(result.logits, result.ms, kv, warmup=result.warmup)
-        *_, read = self._read(ids, (), reason=f"node {node} again", node=node)
-        return _Distribution(self._known(node), read.total_ms, read.kv, reread=True)
-
-    def _known(self, node: int) -> FloatArray:
-        logits = self._logits.get(node)
-        if logits is None:
-            raise StepperError(
-                f"the logits after node {node} were not kept: raise the logit budget"
-            )
-        return logits
+    def _distribution(self, node: int) -> Distribution:
+        first = node == ROOT and not self.children[ROOT]
+        return self.reading.after(node, self.path_ids(node), first=first)
 
     def _context(self, parent: int, seed: int) -> StageContext:
         ids = self.path_ids(parent)
@@ -397,7 +303,7 @@ class Stepper:
         row = int((table.ids == chosen.token_id).argmax())
         position, model = context.position, ladder.model
         return StepRecord(
-            node=self._next_node,
+            node=self.tree.next_node,
             parent=parent,
             position=position,
             token=token,
@@ -434,48 +340,27 @@ class Stepper:
             return Stop(StopKind.CONTEXT, f"context of {facts.context_length:,} tokens is full")
         return None
 
-    def _add(self, record: StepRecord) -> None:
-        self.nodes[record.node] = record
-        self.children[record.node] = []
-        self.children[record.parent].append(record.node)
-        self._path_ids = [*self.path_ids(record.parent), record.token.id]
-        self._path_node = record.node
-        self._next_node = max(self._next_node, record.node + 1)
-        self.cursor = record.node
-
     # --- the tree ---------------------------------------------------------------------------
 
     def delete(self, node: int) -> BranchDeleted:
         """Forget ``node`` and all that comes after it; ``undelete`` until the next token undoes it.
 
+        Blocks of the KV cache that only it needed are free then.
+
         Raises StepperError where there is no such node.
         """
         self._check_node(node)
         parent = self.nodes[node].parent
-        gone = [node]
-        for one in gone:
-            gone.extend(self.children[one])
-        self.children[parent].remove(node)
-        for one in gone:
-            self._logits.drop(one)
-            del self.children[one]
-        self._deleted.append([self.nodes.pop(one) for one in sorted(gone)])
-        if self.cursor in gone:
-            self.cursor = parent
-        if self._path_node in gone:
-            self._path_node, self._path_ids = ROOT, list(self._prompt.ids)
+        keep = len(self.path_ids(parent))
+        self.reading.forget(self.tree.delete(node), parent, keep)
         return BranchDeleted(node)
 
     def undelete(self) -> BranchDeleted:
         """Bring back what was deleted last; its branch is read again when it is gone on with."""
-        if not self._deleted:
+        node = self.tree.undelete()
+        if node is None:
             raise StepperError("nothing was deleted since the last token: there is nothing to undo")
-        records = self._deleted.pop()
-        for record in records:
-            self.nodes[record.node] = record
-            self.children[record.node] = []
-            insort(self.children[record.parent], record.node)
-        return BranchDeleted(records[0].node, undone=True)
+        return BranchDeleted(node, undone=True)
 
     def name(self, node: int, name: str) -> BranchNamed:
         """Call the branch that begins with ``node`` so. Raises StepperError for no such node."""
@@ -489,6 +374,39 @@ class Stepper:
     # --- looking ----------------------------------------------------------------------------
 
     @property
+    def nodes(self) -> Mapping[int, StepRecord]:
+        """Every node but the root."""
+        return self.tree.nodes
+
+    @property
+    def children(self) -> Mapping[int, list[int]]:
+        """Node -> its children, oldest first."""
+        return self.tree.children
+
+    @property
+    def cursor(self) -> int:
+        """The node that ``step`` goes on from."""
+        return self.tree.cursor
+
+    @cursor.setter
+    def cursor(self, node: int) -> None:
+        self.tree.cursor = node
+
+    @property
+    def prefill_record(self) -> PrefillRecord | None:
+        """How far the prompt has been read, and what that took."""
+        return self.reading.record
+
+    @property
+    def chunk(self) -> int:
+        """Positions of the prompt that are read in one pass."""
+        return self.reading.chunk
+
+    @chunk.setter
+    def chunk(self, count: int) -> None:
+        self.reading.chunk = count
+
+    @property
     def _prompt(self) -> PromptRecord:
         if self.prompt is None:
             raise StepperError("there is no prompt yet: submit one first")
@@ -496,12 +414,7 @@ class Stepper:
 
     def path(self, node: int | None = None) -> list[StepRecord]:
         """The records from the root's first child to ``node`` (default: the cursor)."""
-        found: list[StepRecord] = []
-        at = self.cursor if node is None else node
-        while at != ROOT:
-            found.append(self.nodes[at])
-            at = self.nodes[at].parent
-        return found[::-1]
+        return self.tree.path(self.cursor if node is None else node)
 
     @property
     def text(self) -> str:
@@ -523,10 +436,11 @@ class Stepper:
 
     def path_ids(self, node: int) -> list[int]:
         """Token ids from the start of the prompt to ``node``, both included. Do not change it."""
-        if node != self._path_node:
-            self._path_ids = [*self._prompt.ids, *(step.token.id for step in self.path(node))]
-            self._path_node = node
-        return self._path_ids
+        return self.tree.path_ids(node)
+
+    def pool_state(self) -> PoolState | None:
+        """The pool of K/V blocks, each branch with its node; None where the backend has none."""
+        return self.reading.pool_state()
 
     def dense(self, node: int) -> FloatArray:
         """The whole raw logit vector that ``node``'s token was drawn from, shape (vocab_size,).
@@ -552,8 +466,8 @@ class Stepper:
         """
         self._accept(prompt)
         if prefill is not None and prefill.done:
-            self.prefill_record = prefill
+            self.reading.begin(prefill)
         for node in sorted(records):
-            self._add(records[node])
-        self._next_node = max(self._next_node, next_node)
+            self.tree.add(records[node])
+        self.tree.next_node = max(self.tree.next_node, next_node)
         self.cursor = cursor

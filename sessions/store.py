@@ -17,6 +17,7 @@ from types import TracebackType
 
 import numpy as np
 
+from engine.kv.state import PoolState
 from engine.records import (
     DenseLogits,
     LoadProgress,
@@ -231,6 +232,9 @@ class SessionWriter:
         )
 
     def _keep_event(self, record: Record) -> None:
+        if isinstance(record, PoolState):
+            # What the pool looked like before says nothing that the steps do not.
+            self._database.execute("DELETE FROM event WHERE kind = ?", (PoolState.__name__,))
         self._database.execute(
             insert_into("event", ("after_node", "kind", "body")),
             (self._last_node, type(record).__name__, codec.dumps(record)),

@@ -12,8 +12,9 @@ from typing import Any
 
 from engine.records import How, ModelFacts, StepRecord, Token
 from engine.sampling.chain import Effective, SpecError, effective
-from engine.stepper import ROOT, Stepper
+from engine.stepper import Stepper
 from engine.text import quote
+from engine.tree import ROOT
 from sessions.diff import Change, model_changes
 from sessions.export.jsonl import plain
 from sessions.format import SessionError

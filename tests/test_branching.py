@@ -22,9 +22,10 @@ from engine.records import (
     Token,
     Tokenized,
 )
-from engine.stepper import ROOT, StepperError
+from engine.stepper import StepperError
 from engine.text import TokenTable
 from engine.token_named import tokenized
+from engine.tree import ROOT
 from inspector.controller import Controller
 from inspector.view import RunLog
 from sessions import open_session

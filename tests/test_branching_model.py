@@ -59,6 +59,26 @@ def test_an_edited_prompt_reads_again_only_what_differs(run: Stepper) -> None:
         run.step()
     record = run.submit("The capital of Italy is")
     *_, prefill = run.prefill()
-    # "The", " capital" and " of" are the same.
-    assert (prefill.cached, prefill.computed) == (3, len(record.ids) - 3)
+    # "The", " capital" and " of" are the same, but only full blocks are looked up.
+    assert (prefill.cached, prefill.computed) == (0, len(record.ids))
+    assert prefill.prefix is not None
+    assert (prefill.prefix.common, prefill.prefix.differs_at) == (3, 3)
+    assert "shorter than one block of 16" in prefill.prefix.reason
+    assert b"Rome" in run.step().token.bytes
+
+    quiz = "Answer in one word. The capital of Spain is Madrid. The capital of Japan is Tokyo. "
+    before = run.submit(quiz + "The capital of France is")
+    run.step()
+    record = run.submit(quiz + "The capital of Italy is")
+    *_, prefill = run.prefill()
+    same = next(
+        at
+        for at, pair in enumerate(zip(before.ids, record.ids, strict=False))
+        if len(set(pair)) > 1
+    )
+    assert same >= 16
+    assert (prefill.cached, prefill.computed) == (
+        same // 16 * 16,
+        len(record.ids) - same // 16 * 16,
+    )
     assert b"Rome" in run.step().token.bytes

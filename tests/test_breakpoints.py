@@ -24,8 +24,9 @@ from engine.records import EngineError, RunState, StateChanged, StepRecord
 from engine.sampling.chain import effective
 from engine.sampling.stages import STAGES
 from engine.step_figures import FUNCTIONS, NAMES
-from engine.stepper import ROOT, Stepper
+from engine.stepper import Stepper
 from engine.trail import Moment, Trail
+from engine.tree import ROOT
 from tests import fakes
 from tests.direct import DirectClient, script
 

@@ -45,8 +45,13 @@ def test_the_pool_as_a_picture() -> None:
     assert [status[block] for block in (copy, tail)] == [CURRENT, CURRENT]
     assert [int(group.filled[block]) for block in (6, 7, 8, copy, tail)] == [4, 4, 2, 4, 1]
     assert [int(group.refs[block]) for block in (0, 6, 7, copy)] == [0, 2, 1, 1]
-    assert group.table.tolist() == [6, copy, tail]
-    assert (state.length, state.branches, state.held_branches) == (9, 2, 1)
+    assert state.current is not None
+    assert state.current.length == 9
+    tables = {one.number: (one.held, one.tables[0].tolist()) for one in state.branches}
+    assert tables == {
+        trunk.number: (False, [6, 7, 8]),
+        fork.number: (True, [6, copy, tail]),
+    }
     assert state.reserved_bytes == 12 * 64
     assert state.used_bytes == 5 * 64
     assert state.filled_bytes == (4 + 4 + 2 + 4 + 1) * 16
@@ -68,7 +73,7 @@ def test_the_record_crosses_a_pipe_and_needs_no_torch() -> None:
     read(pool, branch, 5)
     state = pool_state(pool, branch, layers=((0,),), block_bytes=(64,))
     again = pickle.loads(pickle.dumps(state))
-    assert again.groups[0].table.tolist() == [0, 1]
+    assert again.current.tables[0].tolist() == [0, 1]
     code = "import sys, engine.kv.state, engine.kv.drift; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -76,7 +81,7 @@ def test_the_record_crosses_a_pipe_and_needs_no_torch() -> None:
 def test_an_empty_pool_has_a_picture_too() -> None:
     pool = Pool(groups=(Blocks(4),), block_size=4)
     state = pool_state(pool, None, layers=((0,),), block_bytes=(64,))
-    assert (state.branch, state.length, state.pieces, state.used_bytes) == (None, 0, 0, 0)
+    assert (state.branch, state.branches, state.pieces, state.used_bytes) == (None, (), 0, 0)
     assert state.groups[0].filled.tolist() == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engine.backends.hf import HFBackend
 from engine.backends.hf_pool import KVOptions
 from engine.sampling.chain import effective
-from engine.stepper import ROOT, Stepper
+from engine.stepper import Stepper, StepperError
+from engine.tree import ROOT
 from tests import tiny_models
 from tests.tiny_models import VOCAB
 
@@ -59,6 +61,7 @@ class AnySession(RuleBasedStateMachine):
         self.name = name
         self.backend = backend(name, keep)
         # A logit budget of nothing: what is not in the pool must be computed again.
+        self.deleted = False
         self.run = Stepper(self.backend, effective("guide", {}), seed=seed, chunk=5, logit_budget=1)
         self.submit([3, 9, 4, 12, 7])
 
@@ -97,6 +100,18 @@ class AnySession(RuleBasedStateMachine):
     def go_elsewhere(self, data: st.DataObject) -> None:
         self.run.cursor = data.draw(st.sampled_from([ROOT, *self.run.nodes]))
 
+    @precondition(lambda self: self.run.nodes)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        self.run.delete(data.draw(st.sampled_from(sorted(self.run.nodes))))
+        self.deleted = True
+
+    @precondition(lambda self: self.deleted)
+    @rule()
+    def undelete(self) -> None:
+        with contextlib.suppress(StepperError):
+            self.run.undelete()
+
     @rule(ids=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=9), share=st.floats(0, 1))
     def edit_the_prompt(self, ids: list[int], share: float) -> None:
         before = list(self.run.path_ids(ROOT))
@@ -118,9 +133,37 @@ class AnySession(RuleBasedStateMachine):
         record = self.run.nodes[max(self.run.nodes)]
         if record.kv.computed:
             assert record.kv.cached + record.kv.computed == record.position
-        state = self.backend.pool_state()
+        state = self.run.pool_state()
         assert state is not None
         assert state.filled_bytes <= state.used_bytes <= state.reserved_bytes
+
+    @invariant()
+    def tables_alias_only_equal_text(self) -> None:
+        if not hasattr(self, "run"):
+            return
+        state = self.run.pool_state()
+        assert state is not None
+        for number, group in enumerate(state.groups):
+            refs = np.zeros(group.blocks, int)
+            owners: dict[int, tuple[int, list[int]]] = {}
+            for branch in state.branches:
+                table = branch.tables[number]
+                np.add.at(refs, table[table >= 0], 1)
+                if branch.node is None:
+                    continue
+                ids = self.run.path_ids(branch.node)
+                # A prompt may still be half read.
+                assert branch.length == len(ids) or (branch.node == ROOT and branch.length)
+                for at, block in enumerate(table.tolist()):
+                    text = ids[: min((at + 1) * BLOCK, branch.length)]
+                    if block < 0:
+                        continue
+                    other, before = owners.setdefault(block, (at, text))
+                    shorter = min(len(before), len(text))
+                    assert other == at
+                    assert before[:shorter] == text[:shorter]
+            assert refs[: group.refs.size].tolist() == group.refs.tolist()
+            assert not refs[group.refs.size :].any()
 
     def teardown(self) -> None:
         if hasattr(self, "run"):

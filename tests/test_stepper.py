@@ -12,7 +12,8 @@ import pytest
 from engine.backends.scripted import ScriptedBackend
 from engine.records import How, StopKind
 from engine.sampling.chain import effective
-from engine.stepper import ROOT, Stepper, StepperError
+from engine.stepper import Stepper, StepperError
+from engine.tree import ROOT
 
 LETTERS = "abcdefghijklmnop"
 

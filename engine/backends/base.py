@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -29,7 +30,9 @@ class ForwardPass:
     """One forward pass: float32 logits of the last position, shape ``(vocab_size,)``, and its cost.
 
     ``ms`` runs from before the ids go in until the logits lie in main memory. ``layers`` is filled
-    only when the pass was profiled; ``layers_note`` says why it could not be.
+    only when the pass was profiled; ``layers_note`` says why it could not be. ``copied_blocks``
+    were copied because a branch wrote into a block that it shared, ``evicted_blocks`` thrown out
+    to make room.
     """
 
     logits: FloatArray
@@ -37,6 +40,8 @@ class ForwardPass:
     warmup: bool
     layers: tuple[LayerTime, ...] = ()
     layers_note: str = ""
+    copied_blocks: int = 0
+    evicted_blocks: int = 0
 
 
 class Backend(Protocol):
@@ -85,6 +90,37 @@ class Backend(Protocol):
         """The pool of K/V blocks as a record; None where there is none."""
         ...
 
+    @property
+    def branch(self) -> int | None:
+        """The number of the pool's branch that the next pass goes on with; None without a pool."""
+        ...
+
+    @property
+    def block_size(self) -> int:
+        """Positions of a block of the pool; without one, of the blocks they are counted off in."""
+        ...
+
+    def forget(self, branch: int, keep: int) -> None:
+        """A branch of the pool is needed for its first ``keep`` positions at most."""
+        ...
+
+    def aside(self, *, cached: bool, positions: int = 0) -> AbstractContextManager[None]:
+        """Inside ``with``, read another text; behind it all is as it was, down to what is warm.
+
+        ``cached``: with a cache of its own for ``positions``; else every pass reads all again, as
+        the model would on its own. Raises BackendError where there is no room.
+        """
+        ...
+
+    def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
+        """The logits after ``ids``, read in one pass without a cache; what is held stays.
+
+        With ``rows`` that many texts are in the pass, the others shorter beginnings of this one,
+        padded as a server would. ``dtype``: with the weights in another one. Raises BackendError
+        where that cannot be.
+        """
+        ...
+
     def rollback(self, count: int) -> None:
         """Forget the last ``count`` positions; 0 does nothing. BackendError if it cannot."""
         ...
@@ -124,9 +160,21 @@ def prefix_report(
     return report
 
 
-def kv_state(backend: Backend, *, computed: int, cached: int) -> KVState:
+def kv_state(
+    backend: Backend, *, computed: int, cached: int, copied: int = 0, evicted: int = 0
+) -> KVState:
     """The record of a backend's cache after a pass that computed ``computed`` positions."""
     stored, nbytes = backend.kv()
+    if not backend.facts.keeps_cache:
+        # What is given to the pass is one thing, what it has to compute another.
+        computed, cached = computed + cached, 0
     return KVState(
-        seen=backend.length, stored=stored, nbytes=nbytes, computed=computed, cached=cached
+        seen=backend.length,
+        stored=stored,
+        nbytes=nbytes,
+        computed=computed,
+        cached=cached,
+        block_size=backend.block_size,
+        copied_blocks=copied,
+        evicted_blocks=evicted,
     )

@@ -6,13 +6,14 @@ import contextlib
 import gc
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from engine import models
-from engine.backends import hf_cache, hf_dtype, hf_facts, hf_pool, hf_prompt
+from engine.backends import hf_cache, hf_dtype, hf_facts, hf_fresh, hf_pool, hf_prompt
 from engine.backends.base import (
     BackendError,
     Encoded,
@@ -21,7 +22,7 @@ from engine.backends.base import (
     seek_by_rollback,
 )
 from engine.backends.hf_layers import LayerTimer, find_layers, stopwatch
-from engine.backends.hf_wide import ROWS, Widened, is_worth_it
+from engine.backends.hf_wide import ROWS, widened_of
 from engine.causal import first_line
 from engine.kv.branch import OutOfBlocks
 from engine.kv.cache import PooledCache
@@ -31,6 +32,11 @@ from engine.records import DtypeTrial, FloatArray, ModelFacts, Token, TokenKind,
 from engine.text import TokenTable
 from engine.timing import now_ms
 
+_READING = (
+    *("_pool", "_options", "_argument", "_keywords", "_cache", "_keeps_cache"),
+    *("_own_ids", "_seen"),
+)
+"""The attributes that say what is being read, and how."""
 _ALIKE = {"float32": 0.01, "float16": 0.1}
 """How far two ways to the same logits may lie apart, in their standard deviations."""
 
@@ -85,7 +91,7 @@ class HFBackend:
         self._singly = False
         self._tokens: dict[int, Token] = {}
         self._layers = find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers)
-        self._widened = _widened(model)
+        self._widened = widened_of(model)
         tried = self._try_out(identity)
         self._table = TokenTable.from_tokenizer(tokenizer, tried["vocab_size"])
         self._facts = self._gather(
@@ -159,6 +165,8 @@ class HFBackend:
         self._seen.clear()
         expected = 2 * shape.layers * kv_heads * head_dim * int(self._model.dtype.itemsize)
         kv_note = _kv_note(kind, growth, expected, pooled=pooled and rewinds)
+        if not self._options.cached:
+            kv_note = "no cache is kept, as was asked for (--no-cache)"
         return {
             "vocab_size": int(whole.size),
             "kv_heads": kv_heads,
@@ -167,6 +175,7 @@ class HFBackend:
             "kv_note": kv_note,
             "cache_kind": kind.name,
             "can_rewind": rewinds,
+            "kv_storage": hf_pool.storage_of(self._pool, cached=self._keeps_cache),
             "notes": notes,
         }
 
@@ -207,7 +216,10 @@ class HFBackend:
         """What the user should know about how this model is run."""
         found = {
             "the model keeps no cache between passes: each step reads the whole text again": (
-                not self._keeps_cache
+                self._options.cached and not self._keeps_cache
+            ),
+            "no cache is kept (--no-cache): each step reads the whole text again": (
+                not self._options.cached
             ),
             "with its cache the model gives other logits than reading the same text at once "
             "does: this is how transformers runs it": not self._alike(whole, stepped),
@@ -262,18 +274,41 @@ class HFBackend:
         """Go to where ``ids``, short of the last one, were read; how many of them that is."""
         if self._pool is not None:
             return self._pool.seek(list(ids))
+        if not self._keeps_cache:
+            # Where nothing is kept, to be at a place is only to know what stands before it.
+            self._own_ids[:] = ids[:-1]
+            return len(self._own_ids)
         return seek_by_rollback(self, self._own_ids, ids)
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
         """As ``seek``, for a new prompt: full blocks only, and why not more."""
         if self._pool is not None:
             return self._pool.start(list(ids))
+        if not self._keeps_cache:
+            self._own_ids.clear()
+            report = prefix_report(ids, (), 0)
+            return replace(report, reason="no cache is kept: each pass reads everything")
         held = list(self._own_ids)
         return prefix_report(ids, held, self.seek(ids), can_rewind=self._facts.can_rewind)
 
     def pool_state(self) -> PoolState | None:
         """The pool as a record; None where K and V are in the model's own cache."""
         return None if self._pool is None else self._pool.state()
+
+    @property
+    def branch(self) -> int | None:
+        """The number of the pool's branch that the next pass goes on with; None without a pool."""
+        return None if self._pool is None else self._pool.current.number
+
+    @property
+    def block_size(self) -> int:
+        """Positions of a block."""
+        return self._options.block_size
+
+    def forget(self, branch: int, keep: int) -> None:
+        """A branch of the pool is needed for its first ``keep`` positions at most."""
+        if self._pool is not None:
+            self._pool.forget(branch, keep)
 
     def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
         """Read ``ids`` (at least one) after what the cache holds; logits of the last one.
@@ -333,6 +368,7 @@ class HFBackend:
         count = len(again) + len(ids)
         # After a failed pass, a step is no ordinary one.
         warmup = self._first_of_its_kind(count) or (bool(again) and self._keeps_cache)
+        before = self._blocks_moved()
         self._synchronize()
         start = now_ms()
         try:
@@ -348,7 +384,16 @@ class HFBackend:
             raise _explained(error, count) from error
         if self._pool is None:
             self._own_ids.extend(ids)
-        return ForwardPass(logits, ms, warmup)
+        moved = zip(self._blocks_moved(), before, strict=True)
+        copied, evicted = (now - then for now, then in moved)
+        return ForwardPass(logits, ms, warmup, copied_blocks=copied, evicted_blocks=evicted)
+
+    def _blocks_moved(self) -> tuple[int, int]:
+        """Blocks copied and evicted since the pool was made."""
+        if self._pool is None:
+            return 0, 0
+        counters = self._pool.pool.counters
+        return counters.copied_blocks, counters.evicted_blocks
 
     @contextlib.contextmanager
     def _reading(self, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -396,6 +441,64 @@ class HFBackend:
         first = kind not in self._seen
         self._seen.add(kind)
         return first
+
+    # --- beside the run -----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def aside(self, *, cached: bool, positions: int = 0) -> Iterator[None]:
+        """Inside ``with``, read another text; behind it all is as it was, down to what is warm.
+
+        ``cached``: in a pool of its own for ``positions`` where the run's K and V lie in one or
+        could, else in the model's own cache. Without, each pass reads all again with the model's
+        own attention. Raises BackendError where there is no room.
+        """
+        kept = {name: getattr(self, name) for name in _READING}
+        pooled = self._pool is not None or (self._options.pooled and not self._options.cached)
+        self._options = replace(
+            self._options, cached=cached, pooled=pooled, budget=None, positions=positions
+        )
+        self._pool, self._cache, self._keeps_cache = None, None, False
+        self._own_ids, self._seen = [], set()
+        self._argument = hf_cache.argument_of(self._model) if cached else None
+        self._keywords = {"use_cache": cached, "return_dict": True}
+        hf_pool.close_pool(self._model)
+        try:
+            if cached:
+                ids = hf_facts.probe_ids(self._model, self._tokenizer, 5)
+                whole = self._read(ids).logits
+                self._keeps_cache = self._cache is not None
+                self._put_in_pool(self._cache, self._facts.identity, ids, whole)
+                self._forget()
+                self._seen.clear()
+            yield
+        finally:
+            hf_pool.close_pool(self._model)
+            for name, value in kept.items():
+                setattr(self, name, value)
+            if self._pool is not None:
+                hf_pool.attend(self._model)
+
+    def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
+        """The logits after ``ids`` in one pass without a cache, by the model's own attention.
+
+        See ``Backend.fresh``. Raises BackendError.
+        """
+        given = [int(token_id) for token_id in ids]
+        with self.aside(cached=False):
+            self._check(given)
+            other = dtype is not None and dtype != models.loaded_dtype(self._model)
+            if rows == 1 and not other:
+                return self._read(given).logits
+            try:
+                return hf_fresh.read(
+                    self._model,
+                    given,
+                    rows=rows,
+                    dtype=dtype if other else None,
+                    more={**self._keywords, **self._last_only},
+                )
+            except Exception as error:
+                raise _explained(error, rows * len(given)) from error
 
     # --- the cache ----------------------------------------------------------------------------
 
@@ -457,15 +560,7 @@ class HFBackend:
 
 
 def _with(result: ForwardPass, timer: LayerTimer | None = None, note: str = "") -> ForwardPass:
-    layers = timer.times() if timer else ()
-    return ForwardPass(result.logits, result.ms, result.warmup, layers, note)
-
-
-def _widened(model: Any) -> Widened | None:
-    """What multiplies long passes in float32, where that is faster here; judged by one matrix."""
-    weights = hf_dtype.matrices(model)
-    largest = max(weights[:-1] or weights, key=lambda one: one.numel(), default=None)
-    return Widened() if largest is not None and is_worth_it(largest) else None
+    return replace(result, layers=timer.times() if timer else (), layers_note=note)
 
 
 def _synchronizer(device: str) -> Callable[[], None]:

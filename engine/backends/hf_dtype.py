@@ -196,7 +196,7 @@ def _compare(
     prompt = torch.tensor([list(ids)])
     with torch.inference_mode():
         expected = model(prompt).logits[0, -1]
-        copies = dict(_converted(model, getattr(torch, name)))
+        copies = dict(converted(model, getattr(torch, name)))
         found = torch.func.functional_call(model, copies, (prompt,)).logits[0, -1].float()
     # Minus infinity is a logit that some models give on purpose.
     if bool(torch.isnan(found).any() | torch.isposinf(found).any()):
@@ -230,7 +230,7 @@ def _kept_wide(model: Any, dtype: Any) -> re.Pattern[str] | None:
     return re.compile("|".join(rf"(^|\.){name}($|\.)" for name in names)) if names else None
 
 
-def _converted(model: Any, dtype: Any) -> Iterator[tuple[str, Any]]:
+def converted(model: Any, dtype: Any) -> Iterator[tuple[str, Any]]:
     """(name, copy in ``dtype``) of every parameter that ``from_pretrained(dtype=...)`` converts."""
     kept = _kept_wide(model, dtype)
     for name, parameter in model.named_parameters():
@@ -246,7 +246,7 @@ def convert(model: Any, name: str) -> None:
     """
     dtype = getattr(torch, name)
     parameters = dict(model.named_parameters())
-    for key, copy in _converted(model, dtype):  # one at a time: little memory on top
+    for key, copy in converted(model, dtype):  # one at a time: little memory on top
         parameters[key].data = copy
     stored = model.state_dict(keep_vars=True)
     kept = _kept_wide(model, dtype)

@@ -8,9 +8,11 @@ from typing import Any
 from engine.backends import hf_facts
 from engine.backends.base import BackendError
 from engine.kv import attention
+from engine.kv.blocks import BLOCK_SIZE
 from engine.kv.budget import default_budget
-from engine.kv.cache import BLOCK_SIZE, PooledCache, PoolMemoryError
+from engine.kv.cache import PooledCache, PoolMemoryError
 from engine.kv.layout import Unpooled, layout_of
+from engine.records import KVStorage
 from engine.weights import available_memory
 
 
@@ -19,8 +21,9 @@ class KVOptions:
     """How a backend keeps K and V.
 
     Without ``cached`` every pass reads the whole text again; without ``pooled`` transformers' own
-    cache is used. ``budget`` is bytes, None for a share of the free memory. ``window_keep``: how
-    far outside a sliding window positions are kept, to be gone back to.
+    cache is used. ``budget`` is bytes, None for a share of the free memory; with ``positions``
+    the pool is as large as those need. ``window_keep``: how far outside a sliding window positions
+    are kept, to be gone back to.
     """
 
     cached: bool = True
@@ -29,6 +32,7 @@ class KVOptions:
     budget: int | None = None
     eight_bits: bool = False
     window_keep: int | None = 4096
+    positions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,16 @@ def open_pool(model: Any, filled: Any, identity: str, options: KVOptions) -> Ope
     try:
         layout = layout_of(filled, hidden_layers=getattr(config, "num_hidden_layers", None))
     except Unpooled as reason:
-        return Opened(None, f"no pool of KV blocks: {reason}")
+        wish = "; K and V are not kept in 8 bits" if options.eight_bits else ""
+        return Opened(None, f"no pool of KV blocks: {reason}{wish}")
     context = hf_facts.context_length(config)
     position = sum(
         layout.position_bytes(window, quantized=options.eight_bits) for window in layout.windows
     )
     budget = options.budget or default_budget(position, context, available_memory())
+    if options.positions is not None:
+        # The last block may be begun only, and one be copied.
+        budget = position * (options.positions + 2 * options.block_size)
     wide = attention.install(model)
     try:
         pool = PooledCache(
@@ -71,6 +79,24 @@ def open_pool(model: Any, filled: Any, identity: str, options: KVOptions) -> Ope
     except (PoolMemoryError, ValueError) as error:
         raise BackendError(str(error)) from error
     return Opened(pool)
+
+
+def storage_of(pool: PooledCache | None, *, cached: bool) -> KVStorage:
+    """How K and V are kept, in words and figures."""
+    if pool is None:
+        return KVStorage(cached=cached)
+    names = sorted({str(one.dtype).removeprefix("torch.") for one in pool.layout.layers if one})
+    return KVStorage(
+        dtype="int8" if pool.quantized else " + ".join(names),
+        block_size=pool.pool.block_size,
+        blocks=tuple(group.count for group in pool.pool.groups),
+        pool_bytes=pool.nbytes,
+    )
+
+
+def attend(model: Any) -> None:
+    """Have the model's attention read a pool that is open again."""
+    attention.install(model)
 
 
 def close_pool(model: Any) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from engine.backends import hf_dtype
+
 ROWS = 64
 """Positions in one pass from which on widening is used.
 
@@ -54,6 +56,18 @@ class Widened(TorchFunctionMode):
         if self._scratch.numel() < weight.numel():
             self._scratch = torch.empty(weight.numel())
         return self._scratch[: weight.numel()].view(weight.shape).copy_(weight)
+
+
+def widened_of(model: Any, dtype: Any = None) -> Widened | None:
+    """What multiplies long passes in float32, where that is faster here; judged by one matrix.
+
+    ``dtype``: as if the weights were in that one.
+    """
+    weights = hf_dtype.matrices(model)
+    largest = max(weights[:-1] or weights, key=lambda one: one.numel(), default=None)
+    if largest is None:
+        return None
+    return Widened() if is_worth_it(largest if dtype is None else largest.to(dtype)) else None
 
 
 def is_worth_it(weight: Any) -> bool:

@@ -11,7 +11,8 @@ import os
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
@@ -28,6 +29,7 @@ from engine.backends.base import (
     prefix_report,
     seek_by_rollback,
 )
+from engine.kv.blocks import BLOCK_SIZE
 from engine.kv.prefix import PrefixReport
 from engine.kv.state import PoolState
 from engine.records import FloatArray, ModelFacts, Origin, Token, TokenKind, Vocabulary
@@ -337,6 +339,35 @@ class ScriptedBackend:
     def pool_state(self) -> PoolState | None:
         """None: there are no blocks."""
         return None
+
+    @property
+    def branch(self) -> int | None:
+        """None: there is no pool."""
+        return None
+
+    @property
+    def block_size(self) -> int:
+        """What positions are counted off in."""
+        return BLOCK_SIZE
+
+    def forget(self, branch: int, keep: int) -> None:
+        """Nothing is kept for a branch."""
+
+    @contextmanager
+    def aside(self, *, cached: bool, positions: int = 0) -> Iterator[None]:
+        """Inside ``with``, read another text. To a script a cache makes no difference."""
+        kept, self._ids = self._ids, []
+        try:
+            yield
+        finally:
+            self._ids = kept
+
+    def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
+        """The script's logits after ``ids``, which company does not change."""
+        if dtype not in (None, self._facts.dtype):
+            raise BackendError("a script has no weights to convert")
+        with self.aside(cached=False):
+            return self._read(ids).logits
 
     def rollback(self, count: int) -> None:
         """Forget the last ``count`` positions. BackendError for more than there are."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 
+BLOCK_SIZE = 16
+"""Positions of a block unless something else is asked for."""
 _ROOM = 64
 """Blocks left free after somebody else's last one, so that both branches stay in one piece."""
 

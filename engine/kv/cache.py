@@ -14,7 +14,7 @@ import torch
 from transformers import Cache
 
 from engine.kv import lookup
-from engine.kv.blocks import Blocks
+from engine.kv.blocks import BLOCK_SIZE, Blocks
 from engine.kv.branch import Branch, Copy
 from engine.kv.budget import blocks_within
 from engine.kv.layer import KeylessLayer, PooledLayer
@@ -25,8 +25,6 @@ from engine.kv.quant import Int8Store
 from engine.kv.scratch import Scratch
 from engine.kv.state import PoolState, pool_state
 from engine.kv.store import Pair, Place, PlainStore, Store
-
-BLOCK_SIZE = 16
 
 
 class PoolMemoryError(RuntimeError):
@@ -133,6 +131,26 @@ class PooledCache(Cache):
     def truncate(self, length: int) -> None:
         """Forget the current branch's positions from ``length`` on. Raises ValueError."""
         self.pool.truncate(self.current, length)
+        self._settle()
+
+    def forget(self, number: int, keep: int) -> None:
+        """The branch ``number`` is needed for its first ``keep`` positions at most.
+
+        It goes as a whole where another one has those. Does nothing for one that is gone already.
+        """
+        branch = self.pool.branches.get(number)
+        if branch is None or keep >= len(branch):
+            return
+        head = branch.ids[:keep]
+        others = (one for one in self.pool.branches.values() if one is not branch)
+        if branch is not self.current and any(one.ids[:keep] == head for one in others):
+            self.pool.close(branch)
+        elif self.pool.readable(branch, keep):
+            self.pool.truncate(branch, keep)
+        else:
+            self.pool.close(branch)
+            if branch is self.current:
+                self.current = self.pool.open()
         self._settle()
 
     def crop(self, tokens_to_remove: int) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from engine.records import DoubleArray, FloatArray
+FloatArray = NDArray[np.float32]
+DoubleArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -23,16 +24,16 @@ class BlockStatus(IntEnum):
     """Only branches that nobody holds refer to it: reusable, and the first to go."""
     HELD = 3
     CURRENT = 4
-    """Part of the branch that is being looked at."""
+    """Part of the branch that the next pass goes on with."""
 
 
 @dataclass(frozen=True, eq=False)
 class GroupState:
     """The blocks of one group of layers. The arrays end where no block was ever in use.
 
-    ``filled`` counts the positions written, ``refs`` the branches that refer to the block.
-    ``table`` maps the current branch's logical blocks to physical ones, -1 for one that fell out
-    of the window.
+    ``filled`` counts the positions written, ``refs`` the branches that refer to the block, and
+    ``status`` is a ``BlockStatus``; ``window`` is how many positions these layers can see, None
+    for all. Raises ValueError where the arrays do not fit each other.
     """
 
     window: int | None
@@ -42,7 +43,29 @@ class GroupState:
     filled: NDArray[np.uint16]
     refs: NDArray[np.uint16]
     status: NDArray[np.uint8]
-    table: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        shapes = {self.filled.shape, self.refs.shape, self.status.shape}
+        if len(shapes) != 1 or self.filled.ndim != 1 or self.filled.size > self.blocks:
+            raise ValueError("the arrays of a group of blocks do not fit each other")
+        if self.status.size and not 0 <= int(self.status.max()) <= max(BlockStatus):
+            raise ValueError(f"there is no block status {int(self.status.max())}")
+
+
+@dataclass(frozen=True, eq=False)
+class BranchState:
+    """One sequence in the pool: ``tables[g]`` maps its logical blocks to those of group ``g``.
+
+    -1 stands for a block that fell out of a sliding window and was given back. ``node`` is the
+    node of the run's tree that its last position belongs to, None for what the run does not know,
+    such as an earlier prompt.
+    """
+
+    number: int
+    length: int
+    held: bool
+    tables: tuple[NDArray[np.int32], ...]
+    node: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +83,11 @@ class PoolState:
     block_size: int
     quantized: bool
     groups: tuple[GroupState, ...]
+    branches: tuple[BranchState, ...]
     branch: int | None
-    length: int
+    """The number of the current branch, which the next pass goes on with."""
     pieces: int
-    branches: int
-    held_branches: int
+    """Runs of neighbouring blocks that the current branch lies in: one is read without a copy."""
     reserved_bytes: int
     used_bytes: int
     filled_bytes: int
@@ -76,10 +99,31 @@ class PoolState:
     evicted_branches: int
     evicted_blocks: int
 
+    def __post_init__(self) -> None:
+        if self.block_size < 1 or not self.groups:
+            raise ValueError("a pool has groups of blocks, of at least one position each")
+        for branch in self.branches:
+            if len(branch.tables) != len(self.groups):
+                raise ValueError(f"branch {branch.number} needs a table for every group")
+            for table, group in zip(branch.tables, self.groups, strict=True):
+                known = group.filled.size
+                if table.ndim != 1 or (table.size and not -1 <= table.min() <= table.max() < known):
+                    raise ValueError(f"the table of branch {branch.number} names unknown blocks")
+
+    @property
+    def current(self) -> BranchState | None:
+        """The current branch."""
+        return next((one for one in self.branches if one.number == self.branch), None)
+
     @property
     def position_bytes(self) -> int:
         """Bytes of one position in all layers."""
         return sum(group.block_bytes for group in self.groups) // self.block_size
+
+    def at_nodes(self, nodes: Mapping[int, int]) -> PoolState:
+        """The same with each branch's node, by the branch's number."""
+        known = (replace(one, node=nodes.get(one.number)) for one in self.branches)
+        return replace(self, branches=tuple(known))
 
 
 def pool_state(
@@ -100,22 +144,22 @@ def pool_state(
         _group_state(pool, number, current, layers[number], block_bytes[number])
         for number in range(len(pool.groups))
     )
-    size, length = pool.block_size, 0 if current is None else len(current)
-    spare = -length % size
+    size = pool.block_size
+    spare = 0 if current is None else -len(current) % size
     position = sum(block_bytes) // size
+    own = [] if current is None else zip(groups, current.tables, strict=True)
+    held = sum(sum(block != DROPPED for block in table) * group.block_bytes for group, table in own)
     return PoolState(
         block_size=size,
         quantized=quantized,
         groups=groups,
+        branches=tuple(_branch_state(branch) for branch in pool.branches.values()),
         branch=None if current is None else current.number,
-        length=length,
         pieces=0 if current is None else len(pool.runs(current, 0, *_visible(pool, current))),
-        branches=len(pool.branches),
-        held_branches=sum(branch.held for branch in pool.branches.values()),
         reserved_bytes=sum(group.blocks * group.block_bytes for group in groups),
         used_bytes=sum(int((group.refs > 0).sum()) * group.block_bytes for group in groups),
         filled_bytes=sum(int(group.filled.sum()) * group.block_bytes // size for group in groups),
-        branch_bytes=sum(int((group.table >= 0).sum()) * group.block_bytes for group in groups),
+        branch_bytes=held,
         wasted_bytes=spare * position,
         full_context_bytes=None if context is None else context * position,
         forks=pool.counters.forks,
@@ -156,5 +200,9 @@ def _group_state(
         filled=filled,
         refs=np.array(blocks.refs[:shown], np.uint16),
         status=status,
-        table=np.array([] if current is None else current.tables[number], np.int32),
     )
+
+
+def _branch_state(branch: Branch) -> BranchState:
+    tables = tuple(np.array(table, np.int32) for table in branch.tables)
+    return BranchState(branch.number, len(branch), branch.held, tables)
