@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import FloatArray
+from engine.records import FloatArray, HalfArray
 
 DEFAULT_BUDGET = 512 << 20
 
@@ -16,8 +16,8 @@ DEFAULT_BUDGET = 512 << 20
 class LogitStore:
     """The distribution after each node, oldest forgotten first once ``budget`` bytes are full.
 
-    Vectors go in and come out as float32, shape ``(vocab_size,)``; inside, one whose values are
-    all exact in float16 (every float16 model's are) takes half the room.
+    Vectors have shape ``(vocab_size,)`` and come out as float32. One that goes in as float16, as a
+    float16 model's are, takes half the room.
     """
 
     def __init__(self, budget: int = DEFAULT_BUDGET) -> None:
@@ -25,9 +25,9 @@ class LogitStore:
         self._held: OrderedDict[int, NDArray[Any]] = OrderedDict()
         self._nbytes = 0
 
-    def put(self, node: int, logits: FloatArray, *, half: bool) -> None:
-        """Keep ``logits`` under ``node``; ``half`` promises that float16 holds them exactly."""
-        kept = logits.astype(np.float16) if half else logits.copy()
+    def put(self, node: int, logits: FloatArray | HalfArray) -> None:
+        """Keep ``logits`` under ``node``; nobody may change them any more."""
+        kept = logits
         self.drop(node)
         self._held[node] = kept
         self._nbytes += kept.nbytes

@@ -182,7 +182,8 @@ def configure_for(
     Where turning dials of what was ``asked`` before leads to the same chain, the other dials keep
     the source of their values; else the chain is spelled out as an order of its own.
     """
-    spelled_out = replace(asked, preset=chain.preset, dials={}, spec=chain.spec)
+    every = frozenset(name for one in chain.stages for name in one.params)
+    spelled_out = replace(asked, preset=chain.preset, dials={}, spec=chain.spec, live=every)
     if chain.preset != asked.preset:
         return spelled_out
     try:
@@ -195,7 +196,8 @@ def configure_for(
             for name, value in one.params.items()
             if name not in before.dials or before.dials[name].value != value
         }
-        wanted = replace(asked, dials={**asked.dials, **changed})
+        live = asked.live | changed.keys()
+        wanted = replace(asked, dials={**asked.dials, **changed}, live=live)
         after = effective(
             wanted.preset, wanted.dials, spec=wanted.spec, generation_config=generation_config
         )

@@ -203,7 +203,9 @@ async def test_a_at_the_tip_holds_from_the_next_token_on() -> None:
         await press(pilot, "n", "n", "s", "down", *["less_than_sign"] * 4, "a")
         assert spec(one) is None
         assert one.controller.cursor == 2
-        assert sent(one, Configure)[-1] == Configure(dials={"top_k": 1}, seed=7, max_tokens=20)
+        assert sent(one, Configure)[-1] == Configure(
+            dials={"top_k": 1}, seed=7, max_tokens=20, live=frozenset({"top_k"})
+        )
         await press(pilot, "n")
         step = one.controller.view.step
         assert step is not None

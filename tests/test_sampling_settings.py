@@ -162,6 +162,11 @@ class TestTokenLists:
 
 
 class TestEffective:
+    def test_what_was_turned_later_is_no_flag(self):
+        found = effective("guide", {"top_k": 5, "temperature": 0.5}, live={"top_k"})
+        assert found.dials["top_k"] == Setting(5, "session")
+        assert found.dials["temperature"] == Setting(0.5, "flag")
+
     def test_every_value_has_a_source(self):
         found = effective("guide", {"top_k": 5}, generation_config={"temperature": 0.6})
         assert found.dials["top_k"] == Setting(5, "flag")

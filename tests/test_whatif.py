@@ -6,7 +6,7 @@ import pytest
 
 from engine.commands import Configure
 from engine.records import Token, Vocabulary
-from engine.sampling.chain import Chain, SpecError, effective
+from engine.sampling.chain import Chain, SpecError, effective, parse_spec
 from inspector.view import View
 from inspector.whatif import (
     absent_stages,
@@ -167,7 +167,7 @@ def test_a_value_that_the_models_file_would_change_is_named_too() -> None:
     wanted = turned(effective("guide", {"top_k": 20}).chain, "temperature", 1.5)
     dials = {"top_k": 20, "temperature": 1.5, "top_p": 0.95}
     assert configure_for(wanted, asked, {"top_p": 0.8}) == Configure(
-        dials=dials, seed=7, max_tokens=9
+        dials=dials, seed=7, max_tokens=9, live=frozenset({"temperature", "top_p"})
     )
 
 
@@ -175,9 +175,11 @@ def test_dials_are_named_one_by_one_where_that_is_enough() -> None:
     config = {"top_p": 0.8}
     base = effective("guide", {}, generation_config=config).chain
     command = configure_for(turned(base, "temperature", 1.5), Configure(seed=3), config)
-    assert command == Configure(dials={"temperature": 1.5}, seed=3)
-    dials = effective("guide", command.dials, generation_config=config).dials
+    live = frozenset({"temperature"})
+    assert command == Configure(dials={"temperature": 1.5}, seed=3, live=live)
+    dials = effective("guide", command.dials, generation_config=config, live=command.live).dials
     assert dials["top_p"].source == "generation_config.json"
+    assert dials["temperature"].source == "session"
 
 
 @pytest.mark.parametrize("preset", ["guide", "hf", "vllm", "llamacpp", "sglang", "mlx"])
@@ -198,3 +200,7 @@ def test_the_command_leads_to_the_very_chain_that_was_tried(preset: str, asked: 
         got = effective(command.preset, command.dials, spec=command.spec, generation_config=config)
         assert got.chain == wanted
         assert command.seed == asked.seed
+        live = effective(command.preset, command.dials, spec=command.spec, live=command.live).dials
+        turned_there = {name for name, one in live.items() if one.source.startswith("session")}
+        named = {**parse_spec(command.spec, command.preset)[1], **command.dials}
+        assert turned_there == command.live & named.keys()

@@ -110,8 +110,8 @@ class Candidates:
         return changed if low > -np.inf else changed.select(values > -np.inf)
 
     @cached_property
-    def _sums(self) -> tuple[float, float, float]:
-        """(max logit, sum of w, sum of w * d), where d is ``logit - max`` and w is ``exp(d)``.
+    def _sums(self) -> tuple[float, float, float, float]:
+        """(max logit, sums of w, w * d and w * d * d); d is ``logit - max`` and w ``exp(d)``.
 
         In blocks that stay in the processor's cache: whole float64 vectors would spend most of
         the time on fresh memory. And not np.dot: where the model's threads are busy, its own
@@ -119,7 +119,7 @@ class Candidates:
         """
         largest = float(self.logits.max())
         below, weights = np.empty(_BLOCK), np.empty(_BLOCK)
-        total = mean = 0.0
+        total = first = second = 0.0
         for start in range(0, len(self), _BLOCK):
             block = self.logits[start : start + _BLOCK]
             d, w = below[: block.size], weights[: block.size]
@@ -127,9 +127,11 @@ class Candidates:
             d -= largest  # in float64, so that the distance of two huge logits is exact
             np.exp(d, out=w)
             total += float(w.sum())
-            d *= w
-            mean += float(d.sum())
-        return largest, total, mean
+            w *= d
+            first += float(w.sum())
+            w *= d
+            second += float(w.sum())
+        return largest, total, first, second
 
     @property
     def total(self) -> float:
@@ -139,20 +141,23 @@ class Candidates:
     @property
     def log_z(self) -> float:
         """log-sum-exp of the logits."""
-        largest, total, _ = self._sums
+        largest, total, *_ = self._sums
         return largest + float(np.log(total))
 
     @property
     def entropy(self) -> float:
         """Shannon entropy in nats: ``log_z - E[logit]``."""
-        _, total, mean = self._sums
-        return max(0.0, float(np.log(total)) - mean / total)
+        _, total, first, _ = self._sums
+        return max(0.0, float(np.log(total)) - first / total)
 
-    @cached_property
+    @property
     def varentropy(self) -> float:
-        """Variance of the surprisal in nats squared: ``E[(surprisal - entropy)^2]``."""
-        surprisal = self.log_z - self.logits.astype(np.float64)
-        return float((self.probs * (surprisal - self.entropy) ** 2).sum())
+        """Variance of the surprisal in nats squared, ``E[(surprisal - entropy)^2]``.
+
+        Surprisal and logit differ by a constant, so it is ``E[d^2] - E[d]^2``.
+        """
+        _, total, first, second = self._sums
+        return max(0.0, second / total - (first / total) ** 2)
 
     @cached_property
     def probs(self) -> DoubleArray:
@@ -161,7 +166,7 @@ class Candidates:
 
     def probs_at(self, logits: FloatArray) -> DoubleArray:
         """Probability that each of these ``logits`` has in this distribution."""
-        largest, total, _ = self._sums
+        largest, total, *_ = self._sums
         values = logits.astype(np.float64)
         values -= largest
         np.exp(values, out=values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from engine.sampling.presets import Preset
 from engine.sampling.spec import SpecError, build, checked, has_order, parse_spec, preset_of
 from engine.sampling.stages import DIALS, STAGES, Role, Temperature, default_of, lists
 
-FLAG, GENERATION_CONFIG, OFF = "flag", "generation_config.json", "off"
+FLAG, SESSION, GENERATION_CONFIG, OFF = "flag", "session", "generation_config.json", "off"
 
 _LIST_DIALS = {"logit_bias": True, "bad_words": False, "suppress": False, "dry_breakers": False}
 """Dials that list token sequences, and whether each entry has a number."""
@@ -59,8 +59,11 @@ def effective(
     spec: str = "",
     generation_config: Mapping[str, Any] | None = None,
     resolve: lists.Resolver | None = None,
+    live: Collection[str] = (),
 ) -> Effective:
     """Resolve every dial: flags and the specification, then the model's file, then the stack.
+
+    Given dials that are in ``live`` were turned while the session ran.
 
     An explicit order (``>``) is taken as it stands: what it does not name is not in the chain.
     ``resolve`` turns text into token ids, for the dials that take both; without it text stays
@@ -70,14 +73,18 @@ def effective(
     order, from_spec = parse_spec(spec, preset)
     named = {**from_spec, **dict(checked(name, value) for name, value in given.items())}
     config = generation_config or {}
+    asked = [
+        (SESSION, {name: value for name, value in named.items() if name in live}),
+        (FLAG, {name: value for name, value in named.items() if name not in live}),
+    ]
     if has_order(spec):
         _refuse_outside(named, order, frozenset(), "this order")
-        dials = _dials(order, [(FLAG, named)], found.lacks - named.keys())
+        dials = _dials(order, asked, found.lacks - named.keys())
         return Effective(build(order, _values(dials, resolve), preset), dials)
     _refuse_outside(named, found.order, found.lacks, f"preset {preset}")
     from_file, unusable = _from_file(found, config)
     sources = [
-        (FLAG, named),
+        *asked,
         (GENERATION_CONFIG, from_file),
         (found.defaults_source, found.defaults),
     ]
