@@ -2,8 +2,10 @@
 
 Runs the real program in a pseudo-terminal, as a user would, and looks in what it writes for text
 that only the effect of a key can have brought: the gauges pane alone explains its figures, and all
-panes together show the others' titles. While keys are timed, the engine runs flat out. Prints a
-table, and as the last line one JSON object.
+panes together show the others' titles. While keys are timed, the engine runs flat out. Other
+programs can only make a key slower, so on Linux the processor time that the app takes for a key is
+told too (with what the engine's records cost meanwhile). Prints a table, and as the last line one
+JSON object.
 
     python bench/responsiveness.py [--keys 60] [--starts 5] [--model M]
 """
@@ -30,6 +32,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS, LINES = 160, 48
 PROMPT = "Once upon a time"
+TOKENS = "8000"
+"""More than the engine can draw while keys are timed."""
 
 
 KEYS = {
@@ -94,6 +98,15 @@ class Terminal:
         os.close(self.fd)
 
 
+def cpu_ms(pid: int) -> float | None:
+    """Processor time that a process has taken; None where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
 def first_paints(starts: int, arguments: list[str]) -> list[float]:
     """Milliseconds from exec to a screen with the panes on it, one figure a start."""
     figures = []
@@ -103,28 +116,39 @@ def first_paints(starts: int, arguments: list[str]) -> list[float]:
     return figures
 
 
-def key_paints(keys: int, arguments: list[str]) -> dict[str, list[float]]:
-    """Milliseconds from key to paint while the engine runs, one figure a key, by what it does."""
+def key_paints(keys: int, arguments: list[str]) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """By what a key does: (milliseconds from key to paint, one figure a key; processor time).
+
+    The engine runs meanwhile, and no stop token may end that.
+    """
     figures: dict[str, list[float]] = {name: [] for name in KEYS}
-    with Terminal(PROMPT, "--max-tokens", "8000", *arguments) as terminal:
+    spent: dict[str, float] = {}
+    endless = ("--max-tokens", TOKENS, "--min-new-tokens", TOKENS)
+    with Terminal(PROMPT, *endless, *arguments) as terminal:
         terminal.wait(b"ready", 120)
         for key in "6c":
             terminal.press(key)
         terminal.wait(b"running", 30)
-        # The cursor leaves the tip, so that only a key changes what the panes show of it.
+        # The cursor leaves the tip, so that only a key changes what the panes show of it. Before
+        # there is a token it would stay at the tip.
+        terminal.drain(1.0)
         terminal.press("g")
         terminal.drain(1.0)
         for name, pair in KEYS.items():
+            before = cpu_ms(terminal.process.pid)
             for count in range(keys):
                 key, effect = pair[count % 2]
                 pressed = terminal.press(key)
                 figures[name].append((terminal.wait(effect, 10) - pressed) * 1000)
                 # Keys come at any moment of a frame, not always at its beginning.
                 terminal.drain(0.1 + 0.013 * (count % 7))
+            after = cpu_ms(terminal.process.pid)
+            if before is not None and after is not None:
+                spent[name] = round((after - before) / keys, 1)
         terminal.written = b""
         terminal.press("z")
         terminal.wait(b"running", 10)
-    return figures
+    return figures, spent
 
 
 def percentile(figures: list[float], share: float) -> float:
@@ -149,16 +173,19 @@ def main() -> None:
     args = parser.parse_args()
     arguments = ["--model", args.model] if args.model else []
     paints = first_paints(args.starts, arguments)
-    keys = key_paints(args.keys, arguments)
+    keys, spent = key_paints(args.keys, arguments)
     result: dict[str, object] = {
         "first_paint_ms": summary(paints),
         "key_to_paint_ms": {name: summary(figures) for name, figures in keys.items()},
+        "cpu_ms_per_key": spent,
         "terminal": f"{COLUMNS}x{LINES}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "load_average": os.getloadavg()[0],
     }
     for name, figures in (("first paint", paints), *keys.items()):
-        print(f"{name:<24}", "  ".join(f"{key} {value}" for key, value in summary(figures).items()))
+        cpu = f"  cpu {spent[name]}" if name in spent else ""
+        shown = "  ".join(f"{key} {value}" for key, value in summary(figures).items())
+        print(f"{name:<24}", shown + cpu)
     print(json.dumps(result))
 
 

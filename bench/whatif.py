@@ -28,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
-from responsiveness import COLUMNS, LINES, Terminal
+from responsiveness import COLUMNS, LINES, Terminal, cpu_ms
 
 SIZES = (49_152, 151_936)
 SPECS = {"model": "", "wide": "temperature=0.8 > top_p=0.95"}
@@ -100,15 +100,6 @@ def turns() -> Iterator[tuple[str, str]]:
     """Keys, each with the value that it leads to; 0.8 itself is the record's, and 1 is off."""
     yield "+", "0.85"
     yield from cycle([("+", "0.9"), ("+", "0.95"), ("-", "0.9"), ("-", "0.85")])
-
-
-def cpu_ms(pid: int) -> float | None:
-    """Processor time that a process has taken; None where the system does not tell."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def key_paints(scene: Scene, size: int, kind: str, keys: int) -> tuple[list[float], float | None]:

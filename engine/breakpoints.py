@@ -12,33 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.conditions import Condition, Untold
+from engine.records import Breakpoint
 from engine.trail import Moment
 
-
-@dataclass(frozen=True, slots=True)
-class Breakpoint:
-    """One breakpoint as it stands. ``hits`` counts the steps where it struck.
-
-    The next ``ignore`` hits do not stop the run. An assertion strikes where its condition does
-    not hold. ``untold`` is the reason given the first time that the condition could not be told.
-    """
-
-    number: int
-    text: str
-    enabled: bool = True
-    hits: int = 0
-    ignore: int = 0
-    asserts: bool = False
-    told: int = 0
-    """Steps at which the condition could be told."""
-    untold: str = ""
-
-    @property
-    def name(self) -> str:
-        """Such as ``breakpoint 1: entropy > 3``."""
-        if self.asserts:
-            return f"assertion {self.number} does not hold: {self.text}"
-        return f"breakpoint {self.number}: {self.text}"
+__all__ = ["Breakpoint", "Breakpoints", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)

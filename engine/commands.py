@@ -31,6 +31,8 @@ class Configure:
     seed: int = 0
     max_tokens: int | None = None
     chunk: int | None = None
+    live: frozenset[str] = frozenset()
+    """Dials that were turned in the running session, not given at its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,26 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureDrift:
+    """Answer with how far the logits that ``node`` was drawn from lie from a fresh read's.
+
+    At the prompt (node 0), the logits after it. The run stays as it is.
+    """
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureCurves:
+    """Answer with what a token costs with a KV cache and without along ``node``'s branch.
+
+    The run stays as it is.
+    """
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """End the engine."""
 
@@ -164,5 +186,7 @@ Command = (
     | SendVocabulary
     | Tokenize
     | Measure
+    | MeasureDrift
+    | MeasureCurves
     | Close
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from engine.backends.base import Backend, kv_state
+from engine.backends.base import Backend, ForwardPass, kv_state
 from engine.kv.state import PoolState
 from engine.logit_store import LogitStore
 from engine.records import FloatArray, KVState, PrefillChunk, PrefillRecord
@@ -40,7 +40,6 @@ class Reading:
         self.record: PrefillRecord | None = None
         """How far the prompt has been read."""
         self._logits = LogitStore(logit_budget)
-        self._half = backend.facts.dtype == "float16"
         # The pool's branch -> the node that its last position belongs to.
         self._branches: dict[int, int] = {}
         # What an earlier run has left there is not this run's.
@@ -71,7 +70,7 @@ class Reading:
             return Distribution(known, 0.0, kv, reused=not first)
         if node != ROOT and self.backend.seek(ids) == len(ids) - 1:
             result = self.backend.decode(ids[-1])
-            self._keep(node, result.logits)
+            self._keep(node, result)
             kv = kv_state(
                 self.backend,
                 computed=1,
@@ -106,8 +105,8 @@ class Reading:
     def _unread(self) -> KVState:
         return kv_state(self.backend, computed=0, cached=0)
 
-    def _keep(self, node: int, logits: FloatArray) -> None:
-        self._logits.put(node, logits, half=self._half)
+    def _keep(self, node: int, result: ForwardPass) -> None:
+        self._logits.put(node, result.logits if result.half is None else result.half)
         self._place(node)
 
     def _place(self, node: int) -> None:
@@ -129,10 +128,15 @@ class Reading:
             chunks, done_before = (), 0
         elif chunks and self.record is not None:
             copied, evicted = self.record.kv.copied_blocks, self.record.kv.evicted_blocks
+        size = self.chunk
+        if not self.backend.facts.keeps_cache:
+            # Nothing carries over to another pass: in pieces, most of it would be read twice.
+            self.backend.rollback(self.backend.length)
+            size = len(ids)
         cached = self.backend.length - done_before
         while self.backend.length < len(ids):
             start = self.backend.length
-            piece = ids[start : start + self.chunk]
+            piece = ids[start : start + size]
             result = self.backend.prefill(piece)
             chunk = PrefillChunk(
                 start, len(piece), result.ms, result.layers, result.warmup, result.layers_note
@@ -142,7 +146,7 @@ class Reading:
             copied, evicted = copied + result.copied_blocks, evicted + result.evicted_blocks
             done = self.backend.length == len(ids)
             if done:
-                self._keep(node, result.logits)
+                self._keep(node, result)
             elif node == ROOT:
                 self._place(node)
             record = PrefillRecord(

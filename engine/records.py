@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from engine.kv.state import PoolState
 
 IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
+HalfArray = NDArray[np.float16]
 DoubleArray = NDArray[np.float64]
 CutArray = NDArray[np.int8]
 
@@ -274,6 +276,40 @@ class BranchDeleted:
     undone: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """One breakpoint as it stands. ``hits`` counts the steps where it struck.
+
+    The next ``ignore`` hits do not stop the run. An assertion strikes where its condition does
+    not hold. ``untold`` is the reason given the first time that the condition could not be told.
+    """
+
+    number: int
+    text: str
+    enabled: bool = True
+    hits: int = 0
+    ignore: int = 0
+    asserts: bool = False
+    told: int = 0
+    """Steps at which the condition could be told."""
+    untold: str = ""
+
+    @property
+    def name(self) -> str:
+        """Such as ``breakpoint 1: entropy > 3``."""
+        if self.asserts:
+            return f"assertion {self.number} does not hold: {self.text}"
+        return f"breakpoint {self.number}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakpointsSet:
+    """The breakpoints and watches of a run from now on, with what was counted so far."""
+
+    points: tuple[Breakpoint, ...] = ()
+    watches: tuple[str, ...] = ()
+
+
 class Origin(StrEnum):
     """Who put a prompt token there."""
 
@@ -293,7 +329,7 @@ class PromptRecord:
     tokenize_ms: float
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def ids(self) -> tuple[int, ...]:
         return tuple(token.id for token in self.tokens)
 
@@ -541,6 +577,11 @@ class Measured:
     contest: Contest | None
 
 
+MEASURING_DRIFT = "measuring drift"
+MEASURING_CURVES = "comparing with and without a cache"
+"""The phases of LoadProgress while a run is measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class DriftRow:
     """Another way to the same logits, held against the reference; or why there is none.
@@ -575,7 +616,8 @@ class CacheCurves:
 
     Turn by turn, a pass brings the text of ``node``'s branch to ``lengths[i]`` positions: with
     ``cache`` (in words) it reads one of them, without it all. Times are medians of ``reps[i]``
-    turns, in ms. ``note`` says what is missing, if anything is.
+    turns, in ms. ``note`` says what is missing, if anything is. Raises ValueError where the columns
+    do not fit each other, or hold what is no length or no time.
     """
 
     node: int
@@ -585,6 +627,15 @@ class CacheCurves:
     reps: tuple[int, ...]
     cache: str
     note: str = ""
+
+    def __post_init__(self) -> None:
+        columns = (self.lengths, self.with_ms, self.without_ms, self.reps)
+        if len({len(column) for column in columns}) != 1:
+            raise ValueError("the columns of measured curves must be of one length")
+        if not all(1 <= count < 2**31 for count in (*self.lengths, *self.reps)):
+            raise ValueError("measured curves hold a count that cannot be")
+        if not all(0 <= time < 1e12 for time in (*self.with_ms, *self.without_ms)):
+            raise ValueError("measured curves hold a time that cannot be")
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,6 +651,7 @@ Record = (
     StepRecord
     | BranchNamed
     | BranchDeleted
+    | BreakpointsSet
     | PromptRecord
     | PrefillRecord
     | ModelFacts

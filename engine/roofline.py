@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from engine.records import Ceilings, ModelFacts, StepRecord
+from engine.step_table import figures_of
 from engine.timing import now_ms
 
 CPU_READ_BYTES = 512 << 20
@@ -94,18 +97,20 @@ def reached(facts: ModelFacts, steps: Sequence[StepRecord], ceilings: Ceilings) 
     """What ``steps`` (those that count) made of the ceilings; None without a step, or where the
     cache's size is not known.
     """
-    sizes = [step.kv.nbytes for step in steps if step.kv.nbytes is not None]
-    if not steps or len(sizes) < len(steps):
+    figures = figures_of(steps)
+    sizes = figures["kv_bytes"]
+    if not len(sizes) or np.isnan(sizes).any():
         return None
-    moved = sum(step_bytes(facts.weight_bytes, nbytes) for nbytes in sizes)
-    took = sum(step.timing.total_ms for step in steps)
+    last = float(sizes[-1])
+    moved = len(sizes) * step_bytes(facts.weight_bytes, float(sizes.mean()))
+    took = float(figures["total_ms"].sum())
     flops = step_flops(
         facts.parameters, facts.layers, facts.query_heads, facts.head_dim, steps[-1].kv.seen
     )
     return Reached(
         nbytes=moved / len(steps),
         mbu=utilisation(moved, took, ceilings.read_bytes_per_second),
-        floor_ms=floor_ms(step_bytes(facts.weight_bytes, sizes[-1]), flops, ceilings),
+        floor_ms=floor_ms(step_bytes(facts.weight_bytes, last), flops, ceilings),
     )
 
 

@@ -14,12 +14,15 @@ from pathlib import Path
 from engine.backends import open_backend
 from engine.backends.base import Backend, BackendError
 from engine.breakpoints import Breakpoints
+from engine.cache_curves import measure_curves
 from engine.commands import (
     Close,
     Command,
     Configure,
     DeleteBranch,
     Measure,
+    MeasureCurves,
+    MeasureDrift,
     NameBranch,
     Open,
     Pause,
@@ -34,6 +37,7 @@ from engine.commands import (
     UndoDelete,
 )
 from engine.conditions import Condition, ConditionError
+from engine.drift_meter import measure_drift
 from engine.measure import measure
 from engine.models import ModelError
 from engine.records import (
@@ -51,7 +55,15 @@ from engine.stepper import Stepper, StepperError
 from engine.timing import now_ms
 from engine.token_named import ids_of, tokenized
 
-_BETWEEN = (SendLogits, SendVocabulary, Tokenize, NameBranch, Configure, SetBreakpoints)
+_BETWEEN = (
+    MeasureDrift,
+    SendLogits,
+    SendVocabulary,
+    Tokenize,
+    NameBranch,
+    Configure,
+    SetBreakpoints,
+)
 """Commands that are carried out between two passes of a run, which then goes on."""
 _BEHIND_THE_SCREEN = 10
 """How much nicer than the screen's process the engine's is (nice levels)."""
@@ -150,6 +162,11 @@ class Engine:
             case Measure():
                 self._send(measure(self._run, command, self._opened, self._progress))
                 self._state(RunState.READY)
+            case MeasureDrift(node):
+                self._send(measure_drift(self._run, node, self._progress))
+            case MeasureCurves(node):
+                curves = measure_curves(self._run, node, self._progress, self._is_called)
+                self._send(curves)
             case Pause():
                 self._pause = True
 
@@ -180,6 +197,7 @@ class Engine:
             spec=wanted.spec,
             generation_config=self._loaded.facts.generation_config,
             resolve=self._ids_of,
+            live=wanted.live,
         )
         stepper.seed = wanted.seed
         if wanted.max_tokens is not None:
@@ -291,6 +309,12 @@ class Engine:
     def _send_pool_at_times(self) -> None:
         if now_ms() - self._pool_sent >= _POOL_EVERY_MS:
             self._send_pool()
+
+    def _is_called(self) -> bool:
+        """Whether a command has come that a measurement should make way for; all of them wait."""
+        while self._receive.poll():
+            self._waiting.append(self._receive.recv())
+        return any(not isinstance(command, _BETWEEN) for command in self._waiting)
 
     def _pause_wanted(self) -> bool:
         """Look at what came in between two passes: questions are answered, the rest waits."""

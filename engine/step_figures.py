@@ -233,6 +233,18 @@ CACHE = (
         "the branch was no longer in the cache and was read again",
         lambda at: at.step.timing.reread,
     ),
+    Name(
+        "copied_blocks",
+        "count",
+        "blocks of the cache that the pass copied, because others share them",
+        lambda at: at.step.kv.copied_blocks,
+    ),
+    Name(
+        "evicted_blocks",
+        "count",
+        "blocks of other branches that went to make room for it",
+        lambda at: at.step.kv.evicted_blocks,
+    ),
 )
 
 # --- time --------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from engine.records import (
     BranchDeleted,
     BranchNamed,
     Draw,
+    DriftMeasured,
     FloatArray,
     KVState,
     Origin,
@@ -450,6 +451,14 @@ class Stepper:
         if node not in self.nodes:
             raise StepperError(f"node {node} was not drawn from a distribution")
         return self._distribution(self.nodes[node].parent).logits
+
+    def drift(self, node: int | None = None) -> DriftMeasured:
+        """How far the logits that ``node`` (default: the cursor) was drawn from lie from a fresh
+        read's; see ``engine.drift_meter``. The run stays as it is.
+        """
+        from engine.drift_meter import measure_drift
+
+        return measure_drift(self, self.cursor if node is None else node)
 
     def restore(
         self,

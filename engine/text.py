@@ -448,3 +448,15 @@ def quote(text: str, limit: int = 60) -> str:
     # cut before and after: a megabyte need not be translated to show sixty characters
     shown = visible(text[: limit + 1])
     return f'"{shown}"' if len(shown) <= limit else f'"{shown[: max(limit - 1, 0)]}…"'
+
+
+def share(probability: float) -> str:
+    """A probability in per cent, in at most 5 characters; above 0 it never reads 0%."""
+    if probability <= 0.0:
+        return "0%"
+    per_cent = probability * 100
+    if per_cent < 0.005:
+        return "<.01%"
+    if per_cent < 9.995:
+        return f"{per_cent:.2f}%"
+    return f"{per_cent:.1f}%" if per_cent < 99.95 else "100%"

@@ -12,7 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.records import PrefillRecord, PromptRecord, StepRecord
+from engine.step_table import figures_of, steady
 
 
 def now_ms() -> float:
@@ -94,20 +98,28 @@ class Speed:
     """Steps after the first that had to read their branch again."""
 
 
-def decode_ms(path: Sequence[StepRecord]) -> list[float]:
+def gaps_ms(path: Sequence[StepRecord]) -> NDArray[np.float64]:
     """Durations of the decode steps that count: the steady ones after the first token's."""
-    return [step.timing.total_ms for step in path[1:] if step.timing.steady]
+    later = figures_of(path)[1:]
+    found: NDArray[np.float64] = later["total_ms"][steady(later)]
+    return found
 
 
-def percentile(values: Sequence[float], share: float) -> float | None:
+def decode_ms(path: Sequence[StepRecord]) -> list[float]:
+    """As ``gaps_ms``, as a list."""
+    found: list[float] = gaps_ms(path).tolist()
+    return found
+
+
+def percentile(values: Sequence[float] | NDArray[np.float64], share: float) -> float | None:
     """The value that ``share`` (0..1) of ``values`` do not exceed, by nearest rank.
 
     Always one of the values, never one in between. None of none.
     """
-    if not values:
+    if not len(values):
         return None
-    rank = math.ceil(share * len(values))
-    return sorted(values)[min(max(rank, 1), len(values)) - 1]
+    rank = min(max(math.ceil(share * len(values)), 1), len(values)) - 1
+    return float(np.partition(np.asarray(values, np.float64), rank)[rank])
 
 
 def speed(
@@ -117,19 +129,19 @@ def speed(
     ttft = None
     if prompt is not None and prefill is not None and path:
         ttft = ttft_ms(phases(prompt, prefill, path[0]))
-    later = [step.timing for step in path[1:]]
-    reused, reread = sum(t.reused for t in later), sum(t.reread for t in later)
-    gaps = decode_ms(path)
-    decoding = sum(gaps)
+    later = figures_of(path)[1:]
+    reused, reread = (int(later[name].sum()) for name in ("reused", "reread"))
+    gaps = gaps_ms(path)
+    decoding = float(gaps.sum())
     forked = reused or reread
-    whole = None if ttft is None or forked else ttft + sum(t.total_ms for t in later)
+    whole = None if ttft is None or forked else ttft + float(later["total_ms"].sum())
     return Speed(
         ttft_ms=ttft,
-        itl_ms=decoding / len(gaps) if gaps else None,
+        itl_ms=decoding / len(gaps) if len(gaps) else None,
         tps=_per_second(len(gaps), decoding),
         end_to_end_tps=_per_second(len(path), whole),
         prefill_tps=_per_second(prefill.computed, prefill.total_ms) if prefill else None,
-        warmup_steps=sum(t.warmup for t in later),
+        warmup_steps=int(later["warmup"].sum()),
         reused_steps=reused,
         reread_steps=reread,
     )

@@ -11,8 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.records import SURVIVES, PromptRecord, StepRecord
+from engine.records import SURVIVES, PromptRecord, StepRecord, Token
 from engine.sampling.loops import WINDOW, Loop, find_loop
+from engine.step_table import StepTable
 from engine.text import IncrementalDecoder
 
 _ROOT = 0
@@ -28,29 +29,41 @@ class Trail:
     def __init__(self, prompt: PromptRecord, vocab_size: int | None = None) -> None:
         self.prompt = prompt
         self.vocab_size = vocab_size
-        self.steps: list[StepRecord] = []
+        self._steps: Mapping[int, StepRecord] = {}
+        self._nodes: list[int] = []
         self._index: dict[int, int] = {}
         self._ids = list(prompt.ids)
         self._data = bytearray()
         # Where each step's bytes end, so that the text so far is had without joining it anew.
         self._ends: list[int] = []
 
-    def at(self, nodes: Mapping[int, StepRecord], node: int) -> Moment:
-        """The moment of ``node``, which lies among ``nodes`` with all its ancestors."""
-        missing: list[StepRecord] = []
+    def at(
+        self, nodes: Mapping[int, StepRecord], node: int, table: StepTable | None = None
+    ) -> Moment:
+        """The moment of ``node``, which lies among ``nodes`` with all its ancestors.
+
+        With their ``table`` only those steps are read that a condition looks at.
+        """
+        self._steps = nodes
+        missing: list[int] = []
         parent = node
         while parent != _ROOT and parent not in self._index:
-            missing.append(nodes[parent])
-            parent = nodes[parent].parent
+            missing.append(parent)
+            parent = nodes[parent].parent if table is None else table.parents[parent]
         if missing:
             self._cut(self._index[parent] + 1 if parent != _ROOT else 0)
-            for step in reversed(missing):
-                self._append(step)
+            for one in reversed(missing):
+                token = nodes[one].token if table is None else table.token(table.row(one))
+                self._append(one, token)
         return self.moment(self._index[node])
 
     def moment(self, index: int) -> Moment:
         """The moment of the step with this index, 0 the first."""
         return Moment(self, index)
+
+    def step(self, index: int) -> StepRecord:
+        """The step with this index."""
+        return self._steps[self._nodes[index]]
 
     def text(self, index: int) -> str:
         """What was generated up to and with a step, less a character that is still open."""
@@ -62,18 +75,18 @@ class Trail:
         return find_loop(self._ids[max(0, end - WINDOW) : end])
 
     def _cut(self, length: int) -> None:
-        for step in self.steps[length:]:
-            del self._index[step.node]
-        del self.steps[length:]
+        for node in self._nodes[length:]:
+            del self._index[node]
+        del self._nodes[length:]
         del self._ids[len(self.prompt.tokens) + length :]
         del self._ends[length:]
         del self._data[self._ends[-1] if self._ends else 0 :]
 
-    def _append(self, step: StepRecord) -> None:
-        self._index[step.node] = len(self.steps)
-        self.steps.append(step)
-        self._ids.append(step.token.id)
-        self._data += step.token.bytes
+    def _append(self, node: int, token: Token) -> None:
+        self._index[node] = len(self._nodes)
+        self._nodes.append(node)
+        self._ids.append(token.id)
+        self._data += token.bytes
         self._ends.append(len(self._data))
 
 
@@ -83,7 +96,7 @@ class Moment:
     def __init__(self, trail: Trail, index: int) -> None:
         self.trail = trail
         self.index = index
-        self.step = trail.steps[index]
+        self.step = trail.step(index)
 
     @property
     def previous(self) -> Moment | None:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import BindingType
+from textual.timer import Timer
 
 import themes
 from engine.commands import Command, Open, Restore
@@ -19,7 +20,9 @@ from inspector.ceilings_file import Known
 from inspector.client import Client
 from inspector.commands import KeyCommands
 from inspector.controller import Controller
+from inspector.covered import covered
 from inspector.keys import BRANCHING, GENERAL, SAMPLER, TRYING
+from inspector.measuring import MeasuringApp
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.options import Request
 from inspector.panes.gauges import GaugesPane
@@ -38,7 +41,7 @@ _PARKED_FRAME_S = 1 / 2
 _TICK_S = 0.5
 
 
-class Inspector(BranchingApp, SavingApp):
+class Inspector(BranchingApp, SavingApp, MeasuringApp):
     """The inspector on one run. ``connect`` makes and starts a new engine client."""
 
     TITLE = "llm-inspect"
@@ -74,7 +77,7 @@ class Inspector(BranchingApp, SavingApp):
         self.controller = Controller(self._send)
         self.controller.breaks.take_over(asked.breakpoints)
         self.recorder, self.library = recorder, library
-        self._paint_due = False
+        self._next_paint: Timer | None = None
         self._last_paint = 0.0
         self._pass_began = time.monotonic()
         use_theme(self, theme)
@@ -150,6 +153,7 @@ class Inspector(BranchingApp, SavingApp):
         before = self.controller.log.state.state
         records = self.keep(self._client.take())
         self.controller.take(records)
+        self.keep_breakpoints()
         self.tell_dialogs()
         self._look_up_ceilings()
         state = self.controller.log.state.state
@@ -161,9 +165,8 @@ class Inspector(BranchingApp, SavingApp):
         # An engine that stands still has answered something that a user waits for.
         if wait <= 0 or not self.controller.busy:
             self.paint()
-        elif not self._paint_due:
-            self._paint_due = True
-            self.set_timer(wait, self.paint)
+        elif self._next_paint is None:
+            self._next_paint = self.set_timer(wait, self.paint)
 
     def _look_up_ceilings(self) -> None:
         """Once a model is loaded: what the gauges hold its speed against."""
@@ -192,7 +195,10 @@ class Inspector(BranchingApp, SavingApp):
 
     def paint(self) -> None:
         """Show the run as it is now on every pane that can be seen."""
-        self._paint_due = False
+        if self._next_paint is not None:
+            # A key was quicker; and its timer, left alone, would come besides the next one.
+            self._next_paint.stop()
+            self._next_paint = None
         self._last_paint = time.monotonic()
         if any(isinstance(screen, DebuggerScreen) for screen in self.screen_stack):
             if self._known is not None:
@@ -246,6 +252,7 @@ class Inspector(BranchingApp, SavingApp):
     def action_breakpoints(self) -> None:
         def changed() -> None:
             self.controller.tell_breakpoints()
+            self.keep_breakpoints()
             self.paint()
 
         controller = self.controller
@@ -284,6 +291,16 @@ class Inspector(BranchingApp, SavingApp):
             self._screen.refresh_bindings()
         self._screen.show_tried(self.controller.view, self.busy_s)
 
+    @property
+    def _dials_open(self) -> bool:
+        return any(isinstance(one, DebuggerScreen) and one.dials_open for one in self.screen_stack)
+
+    def action_turn(self, steps: int) -> None:
+        self._screen.turn(steps)
+
+    def action_leap(self, steps: int) -> None:
+        self._screen.turn(steps, far=True)
+
     def action_apply(self, here: bool) -> None:
         """What is tried holds for the rest of the run, or from this very token on."""
         chain, facts = self.controller.what_if, self.controller.log.facts
@@ -298,8 +315,11 @@ class Inspector(BranchingApp, SavingApp):
         self.paint()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # The dials' keys mean nothing while they are closed, nor below a window.
+        if action in ("turn", "leap"):
+            return self._dials_open and not covered(self)
         if action == "apply":
-            return self.controller.what_if is not None
+            return self.controller.what_if is not None and not covered(self)
         return super().check_action(action, parameters)
 
     @on(NeedDense)

@@ -28,7 +28,7 @@ from inspector.panes.figures import (
 )
 from inspector.panes.gauges import gauges
 from inspector.view import View
-from sessions.export.jsonl import number, plain
+from sessions.export.jsonl import kv_storage, number, plain
 
 SCHEMA = 1
 BUSY = 0.25
@@ -36,8 +36,8 @@ BUSY = 0.25
 _LABEL = 10
 _LEAST = 24
 _NO_GAP = "no step after the first counts"
-_NOT_HERE = ("this step", "steps")
-"""Gauges about the cursor, which a benchmark has not."""
+_NOT_HERE = ("this step", "steps", "cache")
+"""Gauges about the cursor, which a benchmark has not, and about what a key measures."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ def report(view: View, found: Measured, about: Circumstances) -> dict[str, Any]:
         "device_name": facts.device_name,
         "threads": facts.threads,
         "dtype": facts.dtype,
+        "kv_cache": kv_storage(facts.kv_storage),
         "parameters": facts.parameters,
         "weight_bytes": facts.weight_bytes,
         "versions": dict(facts.versions),
@@ -152,6 +153,8 @@ def lines(view: View, found: Measured, about: Circumstances, width: int) -> Iter
     facts, width = view.facts, max(_LEAST, width)
     if facts is not None:
         what = f"{facts.name}, {facts.dtype} on {facts.device_name}, {facts.threads} threads"
+        if facts.kv_storage is not None and facts.kv_storage.unusual:
+            what += f", {facts.kv_storage.unusual}"
         yield from wrapped("model", _LABEL, width, visible(what))
     prompt = len(view.prompt.tokens) if view.prompt else 0
     run = f"{plural(len(view.path), 'token')} after a prompt of {prompt:,}, greedy"

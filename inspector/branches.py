@@ -55,7 +55,7 @@ class Branches:
             fresh = len(log.children) - self._count
             before = len(self._nodes)
             for node in reversed(list(islice(reversed(log.children), fresh))):
-                self._add(node, log.nodes[node].parent)
+                self._add(node, log.parents[node])
             if len(self._nodes) != before:
                 self._draw()
         self._count = len(log.children)
@@ -204,12 +204,9 @@ class Place:
 
 def place(view: View) -> Place:
     """Where the cursor is: on which branch of which fork, and what that is called."""
-    log, number, of, name = view.log, 1, 1, ""
-    for step in reversed(view.path):
-        siblings = log.children[step.parent]
-        if of == 1 and len(siblings) > 1 and step.node in siblings:
-            number, of = siblings.index(step.node) + 1, len(siblings)
-        name = name or log.names.get(step.node, "")
-        if of > 1 and (name or not log.names):
-            break
-    return Place(number, of, name)
+    log = view.log
+    fork = log.fork_above(view.cursor)
+    number, of = 1, 1
+    if fork is not None and fork[0] in fork[1]:
+        number, of = fork[1].index(fork[0]) + 1, len(fork[1])
+    return Place(number, of, log.name_above(view.cursor))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.breakpoints import Breakpoint, Breakpoints
 from engine.commands import SetBreakpoints
-from engine.conditions import Condition, Untold
-from engine.records import PromptRecord
+from engine.conditions import Condition, ConditionError, Untold
+from engine.records import BreakpointsSet, PromptRecord
 from engine.step_figures import Value
 from engine.trail import Moment, Trail
 from inspector.view import ROOT, RunLog
+
+_MOST_RECALLED = 1000
+"""More than anyone sets; a file may name any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,37 @@ class Breaks:
     def command(self) -> SetBreakpoints:
         """What the engine has to know."""
         return SetBreakpoints(tuple(self.points), tuple(one.text for one in self.watches))
+
+    @property
+    def record(self) -> BreakpointsSet:
+        """What a session keeps of them."""
+        return BreakpointsSet(self.command.points, self.command.watches)
+
+    def recall(self, kept: BreakpointsSet, *, anew: bool = False) -> list[str]:
+        """Have what a recorded run had, and after it what there is already.
+
+        ``anew`` counts hits from 0. Returns a line for each one that this program cannot read.
+        """
+        now, refused = self.command, []
+
+        def readable(text: str) -> bool:
+            try:
+                Condition(text)
+            except ConditionError as error:
+                refused.append(f"left out of the recording's breakpoints: {text}: {error}")
+                return False
+            return True
+
+        points = [one for one in kept.points[:_MOST_RECALLED] if readable(one.text)]
+        self.points = Breakpoints(_counted(one, anew=anew) for one in points)
+        self.watches = [Condition(one) for one in kept.watches[:_MOST_RECALLED] if readable(one)]
+        known = {(one.text, one.asserts) for one in self.points}
+        for one in now.points:
+            if (one.text, one.asserts) not in known:
+                self.points.add(one.text, asserts=one.asserts)
+        for text in now.watches:
+            self.watch(text)
+        return refused
 
     def watch(self, text: str, *, instead_of: str = "") -> None:
         """Watch an expression, each only once. Raises ConditionError."""
@@ -129,7 +163,14 @@ class Breaks:
         if self._trail is None or self._trail[0] is not prompt:
             facts = self._log.facts
             self._trail = prompt, Trail(prompt, facts.vocab_size if facts else None)
-        return self._trail[1].at(self._log.nodes, node)
+        return self._trail[1].at(self._log.nodes, node, self._log.table)
+
+
+def _counted(point: Breakpoint, *, anew: bool) -> Breakpoint:
+    """A recorded breakpoint with counts that can be; ``anew``: with none."""
+    if anew:
+        return replace(point, hits=0, told=0, untold="")
+    return replace(point, hits=max(0, point.hits), told=max(0, point.told))
 
 
 def _value(one: Condition, moment: Moment | None) -> Value | Untold:

@@ -10,14 +10,13 @@ from sessions.diff import Side
 def branches_beside(view: View) -> tuple[Side, Side] | None:
     """Both, each to its end; None where there is no fork above the cursor."""
     log = view.log
-    for step in reversed(view.path):
-        siblings = log.children[step.parent]
-        if len(siblings) > 1 and step.node in siblings:
-            other = siblings[(siblings.index(step.node) + 1) % len(siblings)]
-            here = view.ahead[-1].node if view.ahead else view.cursor
-            beside = log.tip(other, view.visited)
-            return _side(log, step.node, here), _side(log, other, beside)
-    return None
+    fork = log.fork_above(view.cursor)
+    if fork is None or fork[0] not in fork[1]:
+        return None
+    head, siblings = fork
+    other = siblings[(siblings.index(head) + 1) % len(siblings)]
+    here, beside = (log.tip(one, view.visited) for one in (view.cursor, other))
+    return _side(log, head, here), _side(log, other, beside)
 
 
 def _side(log: RunLog, head: int, tip: int) -> Side:
@@ -27,4 +26,4 @@ def _side(log: RunLog, head: int, tip: int) -> Side:
         node = steps[-1].parent
     token = quote(log.nodes[head].token.bytes.decode("utf-8", "replace"), 30)
     label = log.names.get(head) or f"the branch that begins with {token}"
-    return Side(label, steps[::-1], log.facts, log.prompt, log.settings)
+    return Side(label, steps[::-1], log.facts, log.prompt, log.settings, run=log)

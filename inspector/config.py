@@ -12,20 +12,25 @@ from typing import Any
 import platformdirs
 
 from engine.sampling.stages import DIALS
+from inspector.sizes import KV_DTYPES, LARGEST_BLOCK, parse_size
 
 APP_NAME = "llm-inspect"
 
-_OPTIONS: Mapping[str, type] = {
-    "model": str,
-    "device": str,
-    "dtype": str,
-    "threads": int,
-    "preset": str,
-    "seed": int,
-    "max_tokens": int,
-    "prefill_chunk": int,
-    "theme": str,
-    "autosave": bool,
+_OPTIONS: Mapping[str, tuple[type, ...]] = {
+    "model": (str,),
+    "device": (str,),
+    "dtype": (str,),
+    "threads": (int,),
+    "cache": (bool,),
+    "block_size": (int,),
+    "kv_budget": (str, int),
+    "kv_dtype": (str,),
+    "preset": (str,),
+    "seed": (int,),
+    "max_tokens": (int,),
+    "prefill_chunk": (int,),
+    "theme": (str,),
+    "autosave": (bool,),
 }
 
 
@@ -79,8 +84,10 @@ class Config:
             if name not in _OPTIONS:
                 known = [*_OPTIONS, "sampler", "keys"]
                 raise ConfigError(f"unknown option {name!r}{_near(name, known)}")
-            if type(value) is not _OPTIONS[name]:
-                raise ConfigError(f"{name} must be {_OPTIONS[name].__name__}, not {value!r}")
+            if type(value) not in _OPTIONS[name]:
+                kinds = " or ".join(kind.__name__ for kind in _OPTIONS[name])
+                raise ConfigError(f"{name} must be {kinds}, not {value!r}")
+        _check_kv(data)
         for name, value in sampler.items():
             if name not in DIALS:
                 raise ConfigError(f"unknown dial {name!r} in [sampler]{_near(name, DIALS)}")
@@ -96,6 +103,20 @@ class Config:
     def pick(self, name: str, flag: Any, default: Any = None) -> Any:
         """The flag where it was given, else what the file says, else ``default``."""
         return flag if flag is not None else self.options.get(name, default)
+
+
+def _check_kv(data: Mapping[str, Any]) -> None:
+    """Refuse what cannot be said of the KV cache."""
+    try:
+        parse_size(str(data.get("kv_budget", 1)))
+    except ValueError as error:
+        raise ConfigError(f"kv_budget {error}") from None
+    block = data.get("block_size", 1)
+    if not 1 <= block <= LARGEST_BLOCK:
+        raise ConfigError(f"block_size must lie in 1 .. {LARGEST_BLOCK:,}, not {block}")
+    kind = data.get("kv_dtype", KV_DTYPES[0])
+    if kind not in KV_DTYPES:
+        raise ConfigError(f"kv_dtype must be {' or '.join(KV_DTYPES)}, not {kind!r}")
 
 
 def _table(data: dict[str, Any], name: str) -> dict[str, Any]:

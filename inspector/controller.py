@@ -8,6 +8,8 @@ from engine.commands import (
     Command,
     Configure,
     DeleteBranch,
+    MeasureCurves,
+    MeasureDrift,
     NameBranch,
     Pause,
     Restore,
@@ -73,12 +75,13 @@ class Controller:
 
     @cursor.setter
     def cursor(self, node: int) -> None:
-        step = self.log.nodes.get(node)
-        if step is not None and step.parent == self._cursor:
-            self._visited[step.parent] = node
-        elif step is not None and self._visited.get(node) != self._cursor:
+        parent = self.log.parents.get(node)
+        if parent is not None and parent == self._cursor:
+            self._visited[parent] = node
+        elif parent is not None and self._visited.get(node) != self._cursor:
             # A jump, not a step back: from wherever on this branch, steps come here from now on.
-            self._visited.update((one.parent, one.node) for one in self.log.path(node))
+            nodes = self.log.path(node).nodes
+            self._visited.update(zip([ROOT, *nodes], nodes, strict=False))
         self._cursor = node
 
     @property
@@ -125,7 +128,7 @@ class Controller:
         else:
             self._deleted.append(record.node)
             if self.cursor in self.log.hidden:
-                self.cursor = self.log.nodes[record.node].parent
+                self.cursor = self.log.parents[record.node]
 
     def _settle(self, state: RunState) -> None:
         if state in (RunState.PAUSED, RunState.READY):
@@ -163,9 +166,9 @@ class Controller:
 
     def back(self) -> None:
         """To the parent; nothing is computed and nothing lost."""
-        step = self.log.nodes.get(self.cursor)
-        if step is not None:
-            self.cursor = step.parent
+        parent = self.log.parents.get(self.cursor)
+        if parent is not None:
+            self.cursor = parent
 
     def first(self) -> None:
         self.cursor = ROOT
@@ -180,10 +183,10 @@ class Controller:
 
     def sibling(self, by: int) -> bool:
         """To the branch ``by`` places further at the nearest fork above; False if there is none."""
-        head = self.log.branch(self.cursor)
-        siblings = self.log.children[self.log.nodes[head].parent] if head is not None else []
-        if head is None or len(siblings) < 2:
+        fork = self.log.fork_above(self.cursor)
+        if fork is None:
             return False
+        head, siblings = fork
         self.cursor = siblings[(siblings.index(head) + by) % len(siblings)]
         return True
 
@@ -324,6 +327,14 @@ class Controller:
         if node in self.log.nodes and missing and self._wanted != node:
             self._wanted = node
             self._send(SendLogits(node))
+
+    def measure_drift(self, node: int) -> None:
+        """Ask how far the logits behind ``node`` lie from a fresh read's: ``log.drifts``."""
+        self._send(MeasureDrift(node))
+
+    def measure_curves(self) -> None:
+        """Ask what tokens cost along the cursor's branch with a cache and without."""
+        self._send(MeasureCurves(self.log.tip(self.cursor, self._visited)))
 
     def restore_command(self) -> Restore | None:
         """What a new engine needs to go on where the last one died; None before any prompt."""

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from engine.commands import Open
 from engine.process import EngineClient
-from engine.records import ModelFacts
+from engine.records import KVStorage, ModelFacts
 from inspector.answers import Answers, EngineFailedError
 from inspector.config import config_file, log_file
 from inspector.options import EXIT_ENGINE, EXIT_OK
@@ -95,7 +95,25 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
         time = "—" if trial.matvec_ms is None else f"{trial.matvec_ms:.2f} ms a pass (measured)"
         verdict = {True: "agrees with float32", False: "out", None: "not checked"}[trial.agrees]
         yield f"  {trial.dtype}", f"{time}, {verdict}{': ' if trial.note else ''}{trial.note}"
+    yield from _kv_cache(facts.kv_storage)
     for token_id, source in facts.stop_ids.items():
         yield "stop token", f"id {token_id} ({source})"
     yield "chat template", "yes" if facts.has_chat_template else "none: --chat falls back to raw"
     yield "loaded in", f"{facts.load_ms / 1000:.2f} s (measured)"
+
+
+def _kv_cache(kept: KVStorage | None) -> Iterator[tuple[str, str]]:
+    """How K and V would be kept in a run with these options."""
+    if kept is None:
+        return
+    if not kept.cached:
+        yield "KV cache", "none: every step reads the whole text again"
+    elif kept.block_size is None or kept.pool_bytes is None:
+        yield "KV cache", "the model's own: there is no pool of blocks"
+    else:
+        blocks = " + ".join(f"{count:,}" for count in kept.blocks)
+        # Where layers have windows, those that see everything come first and have least room.
+        room = kept.blocks[0] * kept.block_size
+        size = f"{kept.pool_bytes / 2**20:,.1f} MiB reserved"
+        yield "KV cache", f"{kept.dtype}, {blocks} blocks of {kept.block_size} positions: {size}"
+        yield "", f"room for {room:,} positions of all branches together"

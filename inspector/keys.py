@@ -95,7 +95,7 @@ TRYING: list[Binding] = [
     ),
     Binding(
         "minus",
-        "screen.turn(-1)",
+        "app.turn(-1)",
         "Less",
         id="dial-less",
         key_display="-",
@@ -103,7 +103,7 @@ TRYING: list[Binding] = [
     ),
     Binding(
         "plus,equals_sign",
-        "screen.turn(1)",
+        "app.turn(1)",
         "More",
         id="dial-more",
         key_display="+",
@@ -111,7 +111,7 @@ TRYING: list[Binding] = [
     ),
     Binding(
         "less_than_sign",
-        "screen.leap(-1)",
+        "app.leap(-1)",
         "Much less",
         id="dial-much-less",
         key_display="<",
@@ -120,7 +120,7 @@ TRYING: list[Binding] = [
     ),
     Binding(
         "greater_than_sign",
-        "screen.leap(1)",
+        "app.leap(1)",
         "Much more",
         id="dial-much-more",
         key_display=">",
@@ -229,15 +229,53 @@ SESSIONS: list[Binding] = [
         tooltip="Look at saved runs: search, open, rename, compare, delete",
     ),
     Binding(
-        "d",
+        "V",
         "compare_branches",
         "Compare branches",
         id="compare-branches",
         show=False,
+        key_display="V",
         tooltip="This branch beside the next one at the nearest fork above",
     ),
 ]
 """What is kept of runs."""
+
+
+MEASURING: list[Binding] = [
+    Binding(
+        "d",
+        "drift",
+        "Drift",
+        id="drift",
+        show=False,
+        tooltip="How exact the cursor's logits are: held against a fresh read of the text",
+    ),
+    Binding(
+        "C",
+        "compare_cache",
+        "Cache on/off",
+        id="compare-cache",
+        show=False,
+        key_display="C",
+        tooltip="Time this branch's tokens with a KV cache and without; the gauges draw both",
+    ),
+]
+"""What is measured on demand, beside the run."""
+
+
+REPLAYING: list[Binding] = [
+    Binding(
+        "S",
+        "stream",
+        "Streaming on/off",
+        id="stream",
+        show=False,
+        key_display="S",
+        tooltip="With --speed, also while it plays: tokens as they came, or the whole text when "
+        "its last token comes, which is the same moment",
+    ),
+]
+"""What a recording that is played has besides."""
 
 
 def pane_binding(number: int, name: str) -> Binding:

@@ -16,6 +16,7 @@ from engine.conditions import Condition, ConditionError
 from engine.sampling.chain import DEFAULT_PRESET, PRESETS, SpecError, effective, parse_spec
 from engine.sampling.stages import DIALS
 from inspector.config import Config, ConfigError
+from inspector.kv_options import add_kv_options, kv_options
 
 EXIT_OK, EXIT_CHECK, EXIT_USAGE, EXIT_ENGINE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 DTYPES = ("auto", "float32", "float16", "bfloat16")
@@ -56,6 +57,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dtype", default=None, choices=DTYPES, help="default: measured")
     group.add_argument("--threads", type=positive, default=None, help="CPU threads")
     group.add_argument("--trust-remote-code", action="store_true", help="run the model's own code")
+    add_kv_options(parser)
 
 
 def add_sampler_options(parser: argparse.ArgumentParser) -> None:
@@ -206,6 +208,10 @@ def breakpoints_command(args: argparse.Namespace) -> SetBreakpoints:
 
 def open_command(args: argparse.Namespace, config: Config) -> Open:
     """Which model to load, and how."""
+    try:
+        kv = kv_options(args, config)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     return Open(
         "hf",
         {
@@ -214,6 +220,7 @@ def open_command(args: argparse.Namespace, config: Config) -> Open:
             "dtype": config.pick("dtype", args.dtype, "auto"),
             "threads": config.pick("threads", args.threads),
             "trust_remote_code": args.trust_remote_code,
+            **kv,
         },
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine.records import (
     BranchNamed,
+    BreakpointsSet,
     DenseLogits,
     LoadProgress,
     ModelFacts,
@@ -62,6 +63,7 @@ class Recorder:
         self._early: list[Record] = []
         self._facts: ModelFacts | None = None
         self._settings: SettingsChanged | None = None
+        self._breakpoints: BreakpointsSet | None = None
         self._news: deque[str] = deque()
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -135,10 +137,12 @@ class Recorder:
                 self._facts = record
             case SettingsChanged():
                 self._settings = record
+            case BreakpointsSet():
+                self._breakpoints = record
             case PromptRecord():
                 self._finish()
                 self.error, self.path = "", None
-                before = (self._facts, self._settings)
+                before = (self._facts, self._settings, self._breakpoints)
                 self._early = [one for one in before if one is not None]
             case DenseLogits() | Vocabulary() if not self.full_logits:
                 return
@@ -173,7 +177,7 @@ class Recorder:
         self._finish()
         try:
             writer = SessionWriter(path, full_logits=self.full_logits)
-            writer.add_all(records)
+            writer.add_all([*records, *([self._breakpoints] if self._breakpoints else [])])
         except SessionError as error:
             self._say(f"not saved: {error}")
             return
@@ -207,3 +211,5 @@ def records_of(log: RunLog) -> Iterator[Record]:
         if node != ROOT and node not in log.hidden:
             yield log.nodes[node]
     yield from (BranchNamed(node, name) for node, name in log.names.items() if name)
+    yield from log.drifts.values()
+    yield from (one for one in (log.curves, log.pool) if one is not None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from engine.commands import (
     Command,
     Configure,
     DeleteBranch,
+    MeasureCurves,
+    MeasureDrift,
     NameBranch,
     Pause,
     Run,
@@ -19,7 +21,15 @@ from engine.commands import (
     Tokenize,
     UndoDelete,
 )
-from engine.records import ModelFacts, PromptRecord, Record, RunState, StateChanged
+from engine.records import (
+    ModelFacts,
+    PromptRecord,
+    Record,
+    RunState,
+    StateChanged,
+    StepRecord,
+)
+from engine.step_table import figures_of
 from sessions.diff import Change, model_changes
 from sessions.format import SessionError
 from sessions.reader import Session
@@ -33,6 +43,8 @@ NOT_STORED = "the rest is not stored"
 _ASKS_FOR_A_MODEL = (
     Configure,
     DeleteBranch,
+    MeasureCurves,
+    MeasureDrift,
     NameBranch,
     Run,
     Step,
@@ -100,31 +112,45 @@ class Tempo:
     """When each token that follows the cursor arrives, ``speed`` times as fast as it did."""
 
     def __init__(
-        self, session: Session, way: list[int], cursor: int, speed: float, *, streaming: bool
+        self,
+        session: Session,
+        branch: Sequence[StepRecord],
+        cursor: int,
+        speed: float,
+        *,
+        streaming: bool,
     ) -> None:
-        """``way``: the nodes from the first token to the end of the branch."""
-        steps = [session.steps[node] for node in way]
-        arrivals = arrivals_ms(session.prompt, session.prefill, steps)
-        at = way.index(cursor) + 1 if cursor in way else 0
+        """``branch``: the steps from the first token to the last one."""
+        arrivals = arrivals_ms(session.prompt, session.prefill, branch)
+        nodes: list[int] = figures_of(branch)["node"].tolist()
+        at = nodes.index(cursor) + 1 if cursor in nodes else 0
         began = arrivals[at - 1] if at else 0.0
         self._due = [(arrival - began) / 1000.0 / speed for arrival in arrivals[at:]]
-        self._nodes = way[at:]
-        if not streaming:
-            # The whole text at once, at the moment at which its last token would have come.
-            self._due, self._nodes = self._due[-1:], self._nodes[-1:]
+        self._nodes = nodes[at:]
+        self.streaming = streaming
+        """Whether tokens are shown as they come; else the whole text when its last one comes."""
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
 
     def arrived(self, elapsed_s: float) -> list[int]:
-        """The nodes that have come by now, each told once."""
+        """The nodes that have come by now, each told once; without streaming only the last."""
+        if not self.streaming:
+            found = self._nodes[-1:] if self.left_s(elapsed_s) <= 0.0 else []
+            self._due, self._nodes = ([], []) if found else (self._due, self._nodes)
+            return found
         count = sum(due <= elapsed_s for due in self._due)
         found, self._nodes, self._due = self._nodes[:count], self._nodes[count:], self._due[count:]
         return found
 
     def wait_s(self, elapsed_s: float) -> float:
         """Seconds until the next one comes."""
-        return max(0.0, self._due[0] - elapsed_s) if self._due else 0.0
+        due = self._due[:1] if self.streaming else self._due[-1:]
+        return max(0.0, due[0] - elapsed_s) if due else 0.0
+
+    def left_s(self, elapsed_s: float) -> float:
+        """Seconds until the last one comes, streaming or not."""
+        return max(0.0, self._due[-1] - elapsed_s) if self._due else 0.0
 
 
 def prompt_of(session: Session) -> PromptRecord:

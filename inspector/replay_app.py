@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from textual.binding import BindingType
 from textual.timer import Timer
 
 from engine.commands import Configure, Restore, Submit
 from engine.records import ModelFacts, RunState, StateChanged
 from inspector.app import Inspector
 from inspector.client import Client
+from inspector.covered import covered
+from inspector.keys import REPLAYING
 from inspector.options import Request
 from inspector.replay import (
     NOT_STORED,
@@ -36,8 +40,14 @@ class Playing:
     """Whether tokens are shown as they come; else all together, when the last one would come."""
 
 
+# Textual's timers divide by their length.
+_SHORTEST_WAIT_S = 0.001
+
+
 class ReplayInspector(Inspector):
     """The same panes and keys; ``attach`` starts an engine where there is to be one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(REPLAYING)
 
     def __init__(
         self,
@@ -73,12 +83,23 @@ class ReplayInspector(Inspector):
         records = session.records(steps=False)
         self.controller.replay(records, session.steps, session.children)
         self._recorded = log.facts
+        self._recall_breakpoints()
         self.controller.cursor = ROOT if self._playing.speed else log.tip(ROOT, {})
         if self._attachment is not None:
             self._client = self._attachment()
             self._listen(self._client)
             for command in (self._asked.open, self._asked.configure):
                 self._send(command)
+
+    def _recall_breakpoints(self) -> None:
+        """Have the breakpoints and watches of the recorded run; played anew, they count anew."""
+        kept = self._session.breakpoints
+        if kept is None:
+            return
+        refused = self.controller.breaks.recall(kept, anew=self._playing.speed is not None)
+        if refused:
+            more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            self.say(refused[0] + more, warn=True)
 
     def model_is_there(self, facts: ModelFacts) -> None:
         """Hand the recorded tree to an engine that can go on with it, and say what differs."""
@@ -109,6 +130,10 @@ class ReplayInspector(Inspector):
         self._client = self._replayed()
         self.controller.log.facts = self._recorded
         self._listen(self._client)
+
+    @property
+    def can_measure(self) -> bool:
+        return self._attachment is not None
 
     def action_restart(self) -> None:
         """A new engine, where there is one."""
@@ -147,18 +172,51 @@ class ReplayInspector(Inspector):
     def _play(self, speed: float) -> None:
         self._stop()
         view = self.controller.view
-        way = [step.node for step in view.path] + [step.node for step in view.ahead]
         streaming = self._playing.streaming
-        self._tempo = Tempo(self._session, way, view.cursor, speed, streaming=streaming)
+        self._tempo = Tempo(self._session, view.branch, view.cursor, speed, streaming=streaming)
         self._began = time.monotonic()
-        self.controller.take([StateChanged(RunState.RUNNING, f"replayed {speed:g}x")])
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Say how it is played, and wait for what comes next."""
+        how = "streaming" if self._playing.streaming else "not streaming"
+        reason = f"replayed {self._playing.speed:g}x, {how}"
+        self.controller.take([StateChanged(RunState.RUNNING, reason)])
         self._wait()
         self.paint()
 
+    @property
+    def busy_s(self) -> float | None:
+        # Between two tokens that are played no pass runs that could take long.
+        return None if self._tempo is not None else super().busy_s
+
+    def action_stream(self) -> None:
+        """Tokens as they come, or the whole text with its last token; also while it plays."""
+        if self._playing.speed is None:
+            self.say("this recording is not played: --speed 1 plays it at its own tempo", warn=True)
+            return
+        self._playing = replace(self._playing, streaming=not self._playing.streaming)
+        streaming, left = self._playing.streaming, "c plays it"
+        if self._tempo is not None:
+            self._tempo.streaming = streaming
+            left = f"in {self._tempo.left_s(time.monotonic() - self._began):,.1f} s"
+            self._go_on()
+        if streaming:
+            self.say(f"streaming: tokens as they came, the last one when it came ({left})")
+        else:
+            self.say(f"not streaming: the whole text, when its last token came ({left})")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "stream":
+            return not covered(self)
+        return super().check_action(action, parameters)
+
     def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
         if self._tempo is not None:
             wait = self._tempo.wait_s(time.monotonic() - self._began)
-            self._timer = self.set_timer(wait, self._arrive)
+            self._timer = self.set_timer(max(wait, _SHORTEST_WAIT_S), self._arrive)
 
     def _arrive(self) -> None:
         tempo = self._tempo

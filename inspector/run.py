@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from engine.commands import Run
 from engine.process import EngineClient
 from engine.records import (
+    BreakpointsSet,
     EngineError,
     LoadProgress,
     PrefillRecord,
@@ -59,6 +60,9 @@ class TextOutput:
             words.append(f"TTFT {figures.ttft_ms:.0f} ms")
         if figures.tps is not None:
             words.append(f"{figures.tps:.1f} tokens/s")
+        kept = log.facts.kv_storage if log.facts is not None else None
+        if kept is not None and kept.unusual:
+            words.append(kept.unusual)
         if self._keeper.error:
             words.append("NOT SAVED")
         print(f"[{', '.join(words)}; {visible(detail or reason)}]", file=sys.stderr)
@@ -130,8 +134,13 @@ def run(asked: Request, form: str) -> int:
     client.start()
     for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
         client.send(command)
+    stops, watches = Stops(asked.breakpoints), asked.breakpoints.watches
+    if stops.points or watches:
+        keeper.keep(BreakpointsSet(stops.points, watches), client)
     try:
-        code = _follow(client, output, Progress(sys.stderr), Stops(asked.breakpoints), keeper)
+        code = _follow(client, output, Progress(sys.stderr), stops, keeper)
+        if any(one.told or one.untold for one in stops.points):
+            keeper.keep(BreakpointsSet(stops.points, watches), client)
         keeper.finish(client)
         return code
     except KeyboardInterrupt:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from engine.sampling.logits_file import MOST_IDS
+
+_MOST_POSITIONS = 1 << 63
+"""What keys the dice has 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +63,10 @@ def _step(
     return RunStep(
         prompt_ids=_ids(run.get("prompt_ids")),
         output_ids=tuple(output[::-1]),
-        stop_ids=frozenset(int(one) for one in stops if one.isdecimal())
+        stop_ids=frozenset(int(one) for one in stops if re.fullmatch("[0-9]{1,8}", one))
         if isinstance(stops, Mapping)
         else frozenset(),
-        position=_whole(here.get("position")),
+        position=_whole(here.get("position"), _MOST_POSITIONS),
         seed=_whole(here.get("seed")),
         vocab_size=_whole(run.get("vocab_size")) or 0,
         names=dict(_names(here.get("top"))),
@@ -69,20 +76,20 @@ def _step(
 def _object(text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, Mapping) else {}
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: Any, below: float = math.inf) -> int | None:
     """``value`` where it is a whole number from 0 on."""
     real = isinstance(value, int) and not isinstance(value, bool)
-    return value if real and value >= 0 else None
+    return value if real and 0 <= value < below else None
 
 
 def _ids(values: Any) -> tuple[int, ...]:
     """The ids in a list; none of them where one is no id."""
-    found = [_whole(one) for one in values] if isinstance(values, list) else []
+    found = [_whole(one, MOST_IDS) for one in values] if isinstance(values, list) else []
     ids = [one for one in found if one is not None]
     return tuple(ids) if len(ids) == len(found) else ()
 
@@ -90,7 +97,7 @@ def _ids(values: Any) -> tuple[int, ...]:
 def _names(top: Any) -> Iterable[tuple[int, bytes]]:
     for row in top if isinstance(top, list) else []:
         if isinstance(row, Mapping) and isinstance(data := row.get("token_bytes"), str):
-            token_id = _whole(row.get("id"))
+            token_id = _whole(row.get("id"), MOST_IDS)
             try:
                 name = bytes.fromhex(data)
             except ValueError:

@@ -79,9 +79,9 @@ def _notes(given: Given, settings: Effective, context: Place) -> list[str]:
             "are they of one model?"
         )
     penalties = [one for one in settings.chain.stages if one.name == "penalties"]
-    if given.step.names and any(one.params["repetition_penalty"] != 1.0 for one in penalties):
+    if given.read.shifted and any(one.params["repetition_penalty"] != 1.0 for one in penalties):
         found.append(
-            "repetition_penalty divides logits; a run file holds log-probabilities, "
+            "repetition_penalty divides logits; this one holds log-probabilities, "
             "so its effect is not that of the run."
         )
     return found

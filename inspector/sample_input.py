@@ -13,15 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from engine.records import IntArray, Token, Vocabulary
-from engine.sampling.logits_file import LogitsFile, LogitsFileError, load_logits
+from engine.sampling.logits_file import MOST_IDS, LogitsFile, LogitsFileError, load_logits
 from engine.sampling.stages import StageContext
 from engine.tokenizer_file import FILE, Names, TokenizerError
 from inspector.options import UsageError
 from inspector.run_file import RunStep, run_step
 
 DEFAULT_MODEL = "default"
-_MOST_IDS = 1 << 24
-"""No vocabulary is as large as this: a larger id is a slip of the finger."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ def id_list(text: str, name: str) -> list[int]:
     for word in filter(None, re.split(r"[\s,]+", text)):
         match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", word)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if not first <= last < _MOST_IDS:
+        if not first <= last < MOST_IDS:
             raise UsageError(f"{name}: {word!r} is no token id: write ids such as 1,2,5-9")
         ids.extend(range(first, last + 1))
     return ids
@@ -149,10 +147,10 @@ def _from_file(path: Path, name: str) -> list[int]:
         values = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{name}: cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{name}: {path} is not JSON: {error}") from None
     if not isinstance(values, list) or not all(
-        type(one) is int and 0 <= one < _MOST_IDS for one in values
+        type(one) is int and 0 <= one < MOST_IDS for one in values
     ):
         raise UsageError(f"{name}: {path} must hold a list of token ids")
     return values
@@ -187,7 +185,7 @@ def _spread(read: LogitsFile, ids: Sequence[int], path: Path) -> LogitsFile:
 def _widened(read: LogitsFile, vocab_size: int) -> LogitsFile:
     """As wide as the run's vocabulary: its step names no id beyond its candidates."""
     more = vocab_size - read.logits.size
-    if more <= 0 or vocab_size > _MOST_IDS:
+    if more <= 0 or vocab_size > MOST_IDS:
         return read
     logits = np.pad(read.logits, (0, more), constant_values=np.float32(-np.inf))
     return replace(read, logits=logits)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
 from textual import on
-from textual.app import App
 from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 
 from engine.commands import Command, SendLogits, SendVocabulary
-from engine.records import DenseLogits, PromptRecord, Record, StepRecord
-from engine.text import visible
+from engine.records import BreakpointsSet, DenseLogits, PromptRecord, Record, StepRecord
 from inspector.background import Background
 from inspector.comparing import branches_beside
 from inspector.controller import Controller
 from inspector.keys import SESSIONS
 from inspector.recorder import Recorder, records_of
+from inspector.recovering import RecoveringApp
 from inspector.screens.dialog import Dialog
 from inspector.screens.session_asks import ExportMenu, QuitMenu, SaveAsk
 from inspector.screens.sessions import SessionsScreen
@@ -34,7 +32,7 @@ from sessions.format import SUFFIX, SessionError
 from sessions.library import Library, file_name
 
 
-class SavingApp(App[None]):
+class SavingApp(RecoveringApp):
     """Has a recorder keep the run, and opens the dialogs about sessions."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(SESSIONS)
@@ -42,12 +40,11 @@ class SavingApp(App[None]):
     controller: Controller
     recorder: Recorder | None = None
     """Keeps the run; None where there is none to keep."""
-    library: Library | None = None
-    """The user's sessions; None in a run that is to leave no trace."""
     session_name = ""
     """What a replayed session is called."""
     next_session: Path | None = None
     """A session to open once this app has ended."""
+    _kept_breakpoints = BreakpointsSet()
 
     class Said(Message):
         """A line from another thread."""
@@ -65,12 +62,6 @@ class SavingApp(App[None]):
         """Ask the engine."""
         raise NotImplementedError
 
-    def say(self, line: str, *, warn: bool = False) -> None:
-        """Show a line for a while."""
-        if not line:
-            return
-        self.notify(visible(line), severity="warning" if warn else "information", markup=False)
-
     @on(Said)
     def _said(self, message: Said) -> None:
         self.say(message.line, warn=message.warn)
@@ -84,7 +75,7 @@ class SavingApp(App[None]):
         if self.recorder is not None:
             self.recorder.changed = self._recorder_changed
         if self.library is not None:
-            self._exports.submit(self._offer_unsaved)
+            self._exports.submit(self.look_for_interrupted)
 
     def keep(self, records: list[Record]) -> list[Record]:
         """Have records kept. Returns those that the screen has a use for."""
@@ -107,12 +98,22 @@ class SavingApp(App[None]):
             if not isinstance(one, DenseLogits) or one.node == cursor or one.node in made
         ]
 
+    def keep_breakpoints(self) -> None:
+        """Have the breakpoints and watches kept: a change at once, counts when the run stands."""
+        now, kept = self.controller.breaks.record, self._kept_breakpoints
+        if self.recorder is None or now == kept:
+            return
+        if _defined(now) != _defined(kept) or not self.controller.busy:
+            self._kept_breakpoints = now
+            self.recorder.add([now])
+
     def _recorder_changed(self) -> None:
         self.post_message(self.Said(""))
 
     def end_keeping(self) -> None:
         """Finish the file."""
         if self.recorder is not None:
+            self.keep_breakpoints()
             self.recorder.close()
 
     def tell_saved(self) -> None:
@@ -124,17 +125,6 @@ class SavingApp(App[None]):
         if self.controller.log.unsaved != self.recorder.error:
             self.controller.log.unsaved = self.recorder.error
             self.paint()
-
-    def _offer_unsaved(self) -> None:
-        """In a thread: many files may have to be looked at."""
-        library = self.library
-        if library is None:
-            return
-        with contextlib.suppress(SessionError):
-            if left := library.unsaved():
-                words = f"{left[0].name}, {left[0].steps:,} tokens"
-                self.post_message(self.Said(f"a run was cut off: {words}; o opens it", warn=True))
-            library.tidy()
 
     @property
     def _kept(self) -> bool:
@@ -237,13 +227,18 @@ class SavingApp(App[None]):
 
         def chosen(path: Path | None) -> None:
             if path is not None:
-                self._leave(lambda: self._open(path))
+                self.open_instead(path)
 
         self.push_screen(SessionsScreen(self.library or Library(), now), chosen)
 
-    def _open(self, path: Path) -> None:
-        self.next_session = path
-        self.exit()
+    def open_instead(self, path: Path) -> None:
+        """Open a session in this run's place, if the user does not mind leaving this one."""
+
+        def leave() -> None:
+            self.next_session = path
+            self.exit()
+
+        self._leave(leave)
 
     async def action_quit(self) -> None:
         """End; ask first where something would be lost."""
@@ -268,6 +263,12 @@ class SavingApp(App[None]):
         if action in ("save", "export", "sessions", "compare_branches"):
             return not isinstance(self.screen, Dialog | SessionsScreen | TextScreen)
         return super().check_action(action, parameters)
+
+
+def _defined(breakpoints: BreakpointsSet) -> tuple[object, ...]:
+    """What the user said of them, without what was counted."""
+    points = [(one.number, one.text, one.enabled, one.asserts) for one in breakpoints.points]
+    return points, breakpoints.watches
 
 
 def place_of(name: str, library: Library) -> Path:

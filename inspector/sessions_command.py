@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 from engine.commands import Configure, Open, Submit
@@ -53,6 +55,8 @@ def replay(parser: OneLineParser, words: Sequence[str]) -> int:
     config = load_config(args)
     from inspector.start import Opener, require_terminal
 
+    # Checking a long session takes as long as importing the screen: one core for each.
+    threading.Thread(target=import_module, args=("inspector.replay_app",), daemon=True).start()
     try:
         session = open_session(find(args.file))
         asked = replay_request(args, config, session)
@@ -78,12 +82,18 @@ def replay_request(args: argparse.Namespace, config: Config, session: Session | 
 
 
 def live_open(args: argparse.Namespace, config: Config, session: Session | None) -> Open:
-    """The model to attach: in the dtype of the recording, unless another one is asked for."""
+    """The model to attach: as it was when recorded, unless something else is asked for."""
     command = open_command(args, config)
     facts = session.facts if session is not None else None
-    if args.dtype is None and facts is not None and command.options["dtype"] == "auto":
-        return replace(command, options={**command.options, "dtype": facts.dtype})
-    return command
+    if facts is None:
+        return command
+    options, kept = dict(command.options), facts.kv_storage
+    if args.dtype is None and options["dtype"] == "auto":
+        options["dtype"] = facts.dtype
+    if kept is not None and args.cache is None and args.kv_dtype is None:
+        options["cache"] = kept.cached
+        options["kv_dtype"] = "int8" if kept.dtype == "int8" else "auto"
+    return replace(command, options=options)
 
 
 def _speed(text: str) -> float:

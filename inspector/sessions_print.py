@@ -18,7 +18,7 @@ from sessions.export.formats import FORMS, write
 from sessions.export.jsonl import dumps, plain
 from sessions.export.source import Source
 from sessions.export.words import about, output_text, speeds
-from sessions.library import Library
+from sessions.library import Library, is_being_written
 from sessions.preview import Preview
 
 _NAME, _PROMPT = 44, 40
@@ -45,8 +45,9 @@ def _preview_line(one: Preview) -> str:
         return f"{name:<{_NAME}}  {'—':>6}  {when}  {visible(one.error)}"
     prompt = visible(one.prompt)
     short = prompt if len(prompt) <= _PROMPT else f"{prompt[: _PROMPT - 1]}…"
-    left = "" if one.closed else "  (cut off, or still being written)"
-    return f"{name:<{_NAME}}  {one.steps:>6,}  {when}  {visible(one.model)}  {short}{left}"
+    left = f"  ({one.state})" if one.state else ""
+    deleted = f"  ({one.deleted:,} deleted)" if one.deleted else ""
+    return f"{name:<{_NAME}}  {one.steps:>6,}  {when}  {visible(one.model)}  {short}{deleted}{left}"
 
 
 def _preview_json(one: Preview) -> dict[str, Any]:
@@ -57,9 +58,11 @@ def _preview_json(one: Preview) -> dict[str, Any]:
         "model": plain(one.model),
         "prompt": plain(one.prompt),
         "steps": one.steps,
+        "deleted_steps": one.deleted,
         "bytes": one.size,
         "created": one.created,
         "closed": one.closed,
+        "interrupted": one.interrupted,
         "error": plain(one.error) or None,
     }
 
@@ -69,7 +72,10 @@ def show(path: Path, form: str) -> int:
     with open_session(path) as session:
         source = Source.of_session(session)
         facts = [*about(source), *speeds(source)]
-        tips = source.tips() if len(session) else []
+        if session.closed is None:
+            writing = is_being_written(path)
+            facts.append(("file", "being written" if writing else "interrupted: never closed"))
+        tips = source.tips() if session.tips else []
         texts = [(tip, output_text(source.branch(tip))) for tip in tips]
         prompt = session.prompt.text if session.prompt else ""
         errors = [error.message for error in session.errors]
@@ -80,7 +86,8 @@ def show(path: Path, form: str) -> int:
                 "created": session.created,
                 "closed": session.closed,
                 "writer": plain(session.writer),
-                "steps": len(session),
+                "steps": len(session) - len(session.hidden),
+                "deleted_steps": len(session.hidden),
                 "full_logits": session.full_logits,
                 "facts": {name: plain(value) for name, value in facts},
                 "prompt": plain(prompt),
@@ -119,9 +126,11 @@ def show_diff(files: tuple[Path, Path], tips: tuple[int | None, int | None], for
 
 
 def _require_node(session: Session, tip: int | None) -> None:
-    if tip is not None and tip not in session.steps:
-        tips = ", ".join(str(node) for node in session.tips)
-        raise UsageError(f"{session.path} has no node {tip}; its branches end at {tips}")
+    if tip is None or (tip in session.parent_of and tip not in session.hidden):
+        return
+    tips = ", ".join(str(node) for node in session.tips)
+    what = f"node {tip} was deleted" if tip in session.hidden else f"there is no node {tip}"
+    raise UsageError(f"{session.path}: {what}; its branches end at {tips}")
 
 
 def export(path: Path, out: str, form: str | None, tip: int | None, force: bool) -> int:
@@ -147,11 +156,14 @@ def check(path: Path, form: str) -> int:
                 step = session.step(node)
                 _ = step.top, step.stages, step.kv
             count, branches = len(session), len(session.tips)
+            deleted = len(session.hidden)
     except SessionError as error:
         _print_check(form, {"path": str(path), "whole": False, "error": str(error)}, [str(error)])
         return EXIT_CHECK
     fields = {"path": str(path), "whole": True, "steps": count, "branches": branches}
-    _print_check(form, fields, [f"whole: {count:,} steps, {branches:,} branches"])
+    fields["deleted_steps"] = deleted
+    gone = f" ({deleted:,} of the steps deleted)" if deleted else ""
+    _print_check(form, fields, [f"whole: {count:,} steps, {branches:,} branches{gone}"])
     return EXIT_OK
 
 

@@ -92,6 +92,10 @@ def recorder(
     return Recorder(wanted, full_logits=save.full_logits, goes_on=goes_on)
 
 
+_TURN_S = 0.001
+"""How long a thread that reads records or writes them down may keep the screen waiting."""
+
+
 def _collect_rarely() -> None:
     """Keep Python's garbage collector from stopping the screen for longer than a key may take.
 
@@ -115,6 +119,7 @@ class Opener:
         from sessions import SessionError, open_session
 
         _collect_rarely()
+        sys.setswitchinterval(_TURN_S)
         following: Inspector | None = app
         code = 0
         while following is not None:

@@ -35,6 +35,11 @@ class Stops:
         return self._verdict
 
     @property
+    def points(self) -> tuple[Breakpoint, ...]:
+        """The breakpoints, with what was counted so far."""
+        return tuple(self._points)
+
+    @property
     def never_told(self) -> tuple[str, ...]:
         """Assertions that nothing was found out about: they have not held either."""
         return tuple(

@@ -8,14 +8,17 @@ its own width and height).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from engine.kv.state import PoolState
 from engine.records import (
     BranchDeleted,
     BranchNamed,
+    CacheCurves,
     DenseLogits,
+    DriftMeasured,
     EngineError,
     LoadProgress,
     ModelFacts,
@@ -30,9 +33,10 @@ from engine.records import (
     Vocabulary,
 )
 from engine.sampling.chain import Chain
+from engine.step_table import StepPath, StepTable
 from engine.timing import Speed, speed
-
-ROOT = 0
+from inspector.ways import ROOT as ROOT
+from inspector.ways import Ways
 
 
 @dataclass(eq=False)
@@ -48,9 +52,15 @@ class RunLog:
     state: StateChanged = field(default_factory=lambda: StateChanged(RunState.STARTING))
     loading: LoadProgress | None = None
     error: EngineError | None = None
+    pool: PoolState | None = None
+    """Where K and V lie, as the engine said last; None where there is no pool of blocks."""
     vocabulary: Vocabulary | None = None
     dense: DenseLogits | None = None
     tokenized: Tokenized | None = None
+    drifts: dict[int, DriftMeasured] = field(default_factory=dict)
+    """What was measured of how exact logits are, by the node that was drawn from them."""
+    curves: CacheCurves | None = None
+    """What tokens cost with a cache and without, as measured last."""
     not_stored: str = ""
     """Why no whole logits can be had: the run is a recording without them."""
     unsaved: str = ""
@@ -61,20 +71,25 @@ class RunLog:
     """What branches are called, by the node that each begins with."""
     hidden: frozenset[int] = frozenset()
     """Nodes of deleted branches: still among ``nodes``, but nothing leads to them."""
-    _deleted: set[int] = field(default_factory=set)
-    _path: list[StepRecord] = field(default_factory=list)
+    _deleted: set[int] = field(default_factory=set, repr=False)
+    _ways_of_last: Ways | None = field(default=None, repr=False)
 
     def add(self, record: Record) -> None:
         """Take in one record. A new prompt begins a new, empty tree."""
         match record:
             case StepRecord():
+                ways = self._ways
                 self.nodes[record.node] = record
                 self.children.setdefault(record.node, [])
                 self.children.setdefault(record.parent, []).append(record.node)
+                ways.added(record)
             case PromptRecord():
                 self.prompt, self.prefill, self.dense = record, None, None
-                self.nodes, self.children, self._path = {}, {ROOT: []}, []
+                # What is in the pool now belongs to nodes of the run before.
+                self.pool = None if self.pool is None else self.pool.at_nodes({})
+                self.nodes, self.children = {}, {ROOT: []}
                 self.names, self.hidden, self._deleted = {}, frozenset(), set()
+                self.drifts, self.curves = {}, None
             case BranchNamed():
                 self.names[record.node] = record.name
             case BranchDeleted():
@@ -82,7 +97,7 @@ class RunLog:
             case PrefillRecord():
                 self.prefill = record
             case ModelFacts():
-                self.facts, self.loading = record, None
+                self.facts, self.loading, self.pool = record, None, None
             case SettingsChanged():
                 self.settings = record
                 self.all_settings[record.preset, record.chain_spec] = record
@@ -92,14 +107,20 @@ class RunLog:
                     self.error = None
             case LoadProgress():
                 self.loading = record
+            case PoolState():
+                self.pool = record
             case DenseLogits():
                 self.dense = record
             case Vocabulary():
                 self.vocabulary = record
             case Tokenized():
                 self.tokenized = record
+            case DriftMeasured():
+                self.drifts[record.node], self.loading = record, None
+            case CacheCurves():
+                self.curves, self.loading = record, None
             case EngineError():
-                self.error = record
+                self.error, self.loading = record, None
 
     def take_over(
         self, nodes: MutableMapping[int, StepRecord], children: dict[int, list[int]]
@@ -119,13 +140,15 @@ class RunLog:
             if node not in self.nodes:
                 return  # of a recording whose tree is still to come
             self.hidden -= self.below(node)
-            insort(self.children[self.nodes[node].parent], node)
+            insort(self.children[self.parents[node]], node)
+            self._ways.reshaped()
 
     def _unlink(self, node: int) -> None:
-        step = self.nodes.get(node)
-        if step is not None and node in self.children[step.parent]:
-            self.children[step.parent].remove(node)
+        parent = self.parents.get(node)
+        if parent is not None and node in self.children[parent]:
+            self.children[parent].remove(node)
             self.hidden |= self.below(node)
+            self._ways.reshaped()
 
     def below(self, node: int) -> frozenset[int]:
         """The node and all that comes after it."""
@@ -134,46 +157,59 @@ class RunLog:
             found.extend(self.children[one])
         return frozenset(found)
 
-    def path(self, node: int) -> Sequence[StepRecord]:
-        """The records from the first token to ``node``: read them before the next call."""
-        path = self._path
-        step = self.nodes.get(node)
-        if step is not None and (path[-1].node if path else ROOT) == step.parent:
-            path.append(step)
-        elif not (path and path[-1].node == node):
-            path.clear()
-            while step is not None:
-                path.append(step)
-                step = self.nodes.get(step.parent)
-            path.reverse()
-        return path
+    # --- the way to a node, and on from it -----------------------------------------------------
+
+    @property
+    def _ways(self) -> Ways:
+        ways = self._ways_of_last
+        if ways is None or ways.steps is not self.nodes or ways.children is not self.children:
+            ways = self._ways_of_last = Ways(self.nodes, self.children)
+        return ways
+
+    @property
+    def table(self) -> StepTable:
+        """The figures of all ``nodes``."""
+        return self._ways.table
+
+    @property
+    def parents(self) -> Mapping[int, int]:
+        """The parent of every one of ``nodes``, known without reading them."""
+        return self.table.parents
+
+    def path(self, node: int) -> StepPath:
+        """The records from the first token to ``node``, read when they are asked for."""
+        return self._ways.path(node)
+
+    def branch_path(self, node: int, visited: Mapping[int, int]) -> StepPath:
+        """The records of the whole branch that ``node`` lies on, which goes on as visited last."""
+        return self._ways.branch(node, visited)
 
     def following(self, node: int, visited: Mapping[int, int]) -> int | None:
         """The child that comes after ``node``: the one visited last, else the newest."""
-        children = self.children.get(node)
-        if not children:
-            return None
-        last = visited.get(node)
-        return last if last in children else children[-1]
+        return self._ways.following(node, visited)
+
+    def fork_above(self, node: int) -> tuple[int, list[int]] | None:
+        """The nearest place above ``node`` with a choice: what was taken, and all there is."""
+        return self._ways.fork_above(node)
+
+    def name_above(self, node: int) -> str:
+        """What the nearest named branch that ``node`` is on is called; "" if there is none."""
+        named = self._ways.nearest(node, (one for one, name in self.names.items() if name))
+        return self.names[named] if named is not None else ""
 
     def tip(self, node: int, visited: Mapping[int, int]) -> int:
         """The node at the end of the branch that ``node`` lies on."""
-        while (child := self.following(node, visited)) is not None:
-            node = child
-        return node
+        path = self.branch_path(node, visited)
+        return path.node(-1) if path else ROOT
 
     def branch(self, node: int) -> int | None:
         """The node that ``node``'s branch begins with; None at the prompt.
 
         That is where the nearest fork above has a choice, or the first token where there is none.
         """
-        first = None
-        while (step := self.nodes.get(node)) is not None:
-            first = node
-            if len(self.children[step.parent]) > 1:
-                break
-            node = step.parent
-        return first
+        path = self.path(node)
+        fork = self.fork_above(node)
+        return fork[0] if fork is not None else path.node(0) if path else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +236,10 @@ class View:
         return self.log.prefill
 
     @property
+    def pool(self) -> PoolState | None:
+        return self.log.pool
+
+    @property
     def settings(self) -> SettingsChanged | None:
         return self.log.settings
 
@@ -208,20 +248,20 @@ class View:
         """The record at the cursor; None at the root."""
         return self.log.nodes.get(self.cursor)
 
-    @property
-    def path(self) -> Sequence[StepRecord]:
+    @cached_property
+    def path(self) -> StepPath:
         """The records from the first token to the cursor."""
         return self.log.path(self.cursor)
 
     @cached_property
-    def ahead(self) -> Sequence[StepRecord]:
+    def branch(self) -> StepPath:
+        """The records of the cursor's whole branch: ``path`` and ``ahead``."""
+        return self.log.branch_path(self.cursor, self.visited)
+
+    @property
+    def ahead(self) -> StepPath:
         """The records after the cursor on its branch."""
-        found: list[StepRecord] = []
-        node = self.log.following(self.cursor, self.visited)
-        while node is not None:
-            found.append(self.log.nodes[node])
-            node = self.log.following(node, self.visited)
-        return found
+        return self.branch[len(self.path) :]
 
     @cached_property
     def speed(self) -> Speed:

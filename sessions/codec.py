@@ -132,7 +132,8 @@ def build(cls: type[Built], value: Any, **known: Any) -> Built:
 @functools.cache
 def hints_of(cls: Any) -> dict[str, Any]:
     """The resolved type of every field of a dataclass."""
-    return typing.get_type_hints(cls)
+    # Without the class's own names: a field may be called like a type (``Token.bytes``).
+    return typing.get_type_hints(cls, localns={})
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

@@ -14,9 +14,11 @@ from typing import Any
 from engine.records import FloatArray, ModelFacts, PromptRecord, SettingsChanged, StepRecord, Token
 from sessions.align import Segment, align, common_prefix
 from sessions.reader import Session
+from sessions.same import Same, same
 from sessions.tables import Bound, RankChange, kl, largest_difference, rank_changes, same_tokens
 
 _FACTS = ("name", "identity", "dtype", "device", "backend", "vocab_size")
+_NONE = Bound(0.0, 0.0)
 _Steps = tuple[StepRecord, StepRecord, int]
 """Two steps and the byte at which both begin."""
 
@@ -36,6 +38,8 @@ class Side:
     settings: SettingsChanged | None = None
     dense: Callable[[int], FloatArray | None] = _no_logits
     """The whole logit vector of a node, where it was kept."""
+    run: object = None
+    """What both sides of one run have in common: there a node is the same step. None: not known."""
 
     @property
     def output(self) -> bytes:
@@ -57,6 +61,7 @@ def side_of(session: Session, tip: int | None = None, label: str = "") -> Side:
         session.prompt,
         session.settings,
         dense,
+        session.path.resolve(),
     )
 
 
@@ -99,7 +104,10 @@ class Pair:
     token_a: Token
     token_b: Token
     kl_raw: Bound | None
-    """KL(a || b) of the models' own distributions, in nats; None where it cannot be told."""
+    """KL(a || b) of the models' own distributions, in nats; None where it cannot be told.
+
+    Exactly 0 where both steps are one record, or were drawn from one and the same vector.
+    """
     kl_final: Bound | None
     """KL(a || b) of what the chains left to draw from."""
     logit_difference: float | None
@@ -143,7 +151,7 @@ def diff(a: Side, b: Side) -> Diff:
         changes=tuple(_changes(_settings(a), _settings(b))),
         parting=parting,
         segments=tuple(align(a.output, b.output)),
-        pairs=tuple(_pair(a, b, one, other, at, not note) for one, other, at in pairs),
+        pairs=tuple(_pairs(a, b, pairs, not note)),
         note=note,
     )
 
@@ -210,8 +218,21 @@ def _why_not_comparable(a: Side, b: Side, together: Iterable[_Steps]) -> str:
     return ""
 
 
+def _pairs(a: Side, b: Side, pairs: Iterable[_Steps], comparable: bool) -> Iterator[Pair]:
+    one_run = a.run is not None and a.run == b.run
+    for one, other, offset in pairs:
+        alike = same(one, other, one_run=one_run) if comparable else Same()
+        yield _pair(a, b, one, other, offset, comparable, alike)
+
+
 def _pair(
-    a: Side, b: Side, one: StepRecord, other: StepRecord, offset: int, comparable: bool
+    a: Side,
+    b: Side,
+    one: StepRecord,
+    other: StepRecord,
+    offset: int,
+    comparable: bool,
+    alike: Same,
 ) -> Pair:
     figures: dict[str, Any] = {
         "kl_raw": None,
@@ -221,8 +242,10 @@ def _pair(
     }
     if comparable:
         figures = {
-            "kl_raw": kl(one.top, other.top, 0, a.dense(one.node), b.dense(other.node)),
-            "kl_final": kl(one.top, other.top, -1),
+            "kl_raw": _NONE
+            if alike.model
+            else kl(one.top, other.top, 0, a.dense(one.node), b.dense(other.node)),
+            "kl_final": _NONE if alike.final else kl(one.top, other.top, -1),
             "logit_difference": largest_difference(one.top, other.top),
             "ranks": tuple(rank_changes(one.top, other.top)),
         }
@@ -252,6 +275,9 @@ def _model(facts: ModelFacts | None) -> dict[str, Any]:
     if facts is None:
         return {}
     found = {f"model {name}": getattr(facts, name) for name in _FACTS}
+    if facts.kv_storage is not None and facts.kv_storage.unusual:
+        # As usual reads like not recorded, which older sessions are.
+        found["KV cache"] = facts.kv_storage.unusual
     found.update({f"version of {name}": what for name, what in facts.versions.items()})
     return found
 

@@ -11,9 +11,9 @@ import shutil
 import sqlite3
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -54,11 +54,17 @@ class Library:
 
     def previews(self) -> list[Preview]:
         """All sessions, the newest first. One that cannot be read has an error and no facts."""
-        return [preview(path) for path in self._paths()]
+        return [self._look(path) for path in self._paths()]
 
     def search(self, words: str) -> list[Preview]:
         """The sessions whose name, model, prompt or output holds ``words``, the newest first."""
-        return [preview(path) for path in self._paths() if contains(path, words)]
+        return [self._look(path) for path in self._paths() if contains(path, words)]
+
+    def _look(self, path: Path) -> Preview:
+        """A preview that also tells a run that was interrupted from one that still goes on."""
+        seen = preview(path)
+        open_end = not (seen.error or seen.closed)
+        return replace(seen, interrupted=True) if open_end and not is_being_written(path) else seen
 
     def _paths(self) -> list[Path]:
         found = [
@@ -116,20 +122,35 @@ class Library:
 
     # --- after a crash ----------------------------------------------------------------------------
 
-    def unsaved(self) -> list[Preview]:
+    def interrupted(self) -> list[Preview]:
         """Autosaved runs that were never closed and that nobody writes any more, newest first."""
-        found = [preview(path) for path in _sessions_in(self.autosaves)]
-        left = [one for one in found if not (one.error or one.closed or is_being_written(one.path))]
+        found = [self._look(path) for path in _sessions_in(self.autosaves)]
+        left = [one for one in found if one.interrupted]
         return sorted(left, key=lambda one: one.modified, reverse=True)
 
-    def settle(self, path: Path) -> None:
-        """Make a crashed run a plain closed file; it is not among ``unsaved`` any more."""
+    def to_offer(self) -> list[Preview]:
+        """Those of ``interrupted`` that nobody has been asked about yet."""
+        asked = self._asked()
+        return [one for one in self.interrupted() if one.path.name not in asked]
+
+    def offered(self, paths: Iterable[Path]) -> None:
+        """The user has been asked about these: they are listed, but not offered again."""
+        there = {path.name for path in _sessions_in(self.autosaves)}
+        names = (self._asked() & there) | {path.name for path in paths}
         try:
-            with closing(_writable(path)) as database:
-                database.execute("PRAGMA journal_mode = DELETE")
-                database.execute("UPDATE session SET closed = coalesce(closed, created)")
-        except sqlite3.Error as error:
-            raise SessionError(f"{path} cannot be changed: {one_line(error)}") from None
+            self._asked_file.write_text("".join(f"{name}\n" for name in sorted(names)), "utf-8")
+        except OSError as error:
+            raise SessionError(f"{self._asked_file} cannot be written: {error.strerror}") from None
+
+    @property
+    def _asked_file(self) -> Path:
+        return self.autosaves / "offered.txt"
+
+    def _asked(self) -> set[str]:
+        try:
+            return set(self._asked_file.read_text("utf-8", "replace").splitlines())
+        except OSError:
+            return set()
 
 
 def file_name(name: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sessions import codec
+from engine.records import BranchDeleted
+from sessions import codec, pruned
 from sessions.format import SessionError
 from sessions.guard import Guarded, open_guarded
 
@@ -27,7 +29,19 @@ class Preview:
     prompt: str = ""
     """The first few hundred characters."""
     steps: int = 0
+    """Tokens of all branches that are there."""
+    deleted: int = 0
+    """Tokens of deleted branches."""
+    interrupted: bool = False
+    """Never closed, and nobody writes it any more."""
     error: str = ""
+
+    @property
+    def state(self) -> str:
+        """How the run was left, in a few words; empty where it was closed."""
+        if self.closed or self.error:
+            return ""
+        return "interrupted" if self.interrupted else "being written"
 
     @property
     def name(self) -> str:
@@ -65,6 +79,7 @@ def _facts(file: Guarded) -> dict[str, Any]:
             "SELECT body FROM event WHERE kind = 'ModelFacts' ORDER BY id DESC LIMIT 1"
         ).fetchone()
         (steps,) = database.execute("SELECT count(*) FROM step").fetchone()
+        deleted = len(_hidden(database))
         name = codec.loads(dict[str, Any], model[0]).get("name") if model else ""
         return {
             "title": str(title),
@@ -72,8 +87,19 @@ def _facts(file: Guarded) -> dict[str, Any]:
             "closed": None if closed is None else str(closed),
             "model": str(name or ""),
             "prompt": _text(prompt[0])[:_PROMPT_SHOWN] if prompt else "",
-            "steps": int(steps),
+            "steps": int(steps) - deleted,
+            "deleted": deleted,
         }
+
+
+def _hidden(database: sqlite3.Connection) -> frozenset[int]:
+    """The nodes of deleted branches."""
+    query = "SELECT body FROM event WHERE kind = ? ORDER BY id"
+    bodies = database.execute(query, (BranchDeleted.__name__,)).fetchall()
+    if not bodies:
+        return frozenset()
+    heads = pruned.deleted_heads(codec.loads(BranchDeleted, body) for (body,) in bodies)
+    return pruned.below(heads, dict(database.execute("SELECT node, parent FROM step")))
 
 
 def contains(path: Path, words: str) -> bool:
@@ -86,7 +112,7 @@ def contains(path: Path, words: str) -> bool:
 
 
 def _texts(path: Path) -> str:
-    """The whole prompt and every output token, in the order they were made."""
+    """The whole prompt and every output token that is there, in the order they were made."""
     try:
         file = open_guarded(path, thorough=False)
     except SessionError:
@@ -95,9 +121,11 @@ def _texts(path: Path) -> str:
         with file.reading() as database:
             prompt = database.execute("SELECT text FROM prompt").fetchone()
             rows = database.execute(
-                "SELECT t.bytes FROM step AS s JOIN token AS t ON t.key = s.token ORDER BY s.node"
+                "SELECT s.node, t.bytes FROM step AS s "
+                "JOIN token AS t ON t.key = s.token ORDER BY s.node"
             )
-            output = b"".join(row[0] for row in rows)
+            hidden = _hidden(database)
+            output = b"".join(data for node, data in rows if node not in hidden)
     except SessionError:
         return ""
     finally:

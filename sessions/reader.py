@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.records import (
+    BranchDeleted,
+    BreakpointsSet,
     DenseLogits,
     EngineError,
     How,
@@ -27,7 +29,7 @@ from engine.records import (
     Token,
     Vocabulary,
 )
-from sessions import codec
+from sessions import codec, pruned
 from sessions.format import SessionError
 from sessions.guard import Guarded, open_guarded
 from sessions.levels import RowsError
@@ -68,7 +70,7 @@ class Session:
     token_ids: IntArray
     """The token id of each of ``node_ids``."""
     children: dict[int, list[int]]
-    """Node -> its children, oldest first; the root is 0."""
+    """Node -> its children, oldest first, also deleted ones; the root is 0."""
 
     def __init__(self, file: Guarded) -> None:
         self._file = file
@@ -83,6 +85,7 @@ class Session:
         self.facts = self._last(ModelFacts)
         self.settings = self._last(SettingsChanged)
         self.prefill = self._last(PrefillRecord)
+        self.breakpoints = self._last(BreakpointsSet)
         self.prompt = self._prompt()
 
     # --- the tree ---------------------------------------------------------------------------------
@@ -96,18 +99,35 @@ class Session:
 
     @property
     def tips(self) -> list[int]:
-        """The last node of every branch, oldest first."""
-        inner = set(self.parents.tolist())
-        return [node for node in self.node_ids.tolist() if node not in inner]
+        """The last node of every branch that is there, oldest first."""
+        return pruned.tips(self.parent_of, self.hidden)
 
     @property
     def tip(self) -> int:
-        """The last node of the branch that was extended last; the root in an empty session."""
-        return int(self.node_ids[-1]) if len(self) else ROOT
+        """The last node of the branch that was extended last, of those that are there.
+
+        The root where there is none.
+        """
+        there = (node for node in reversed(self.node_ids.tolist()) if node not in self.hidden)
+        return next(there, ROOT)
+
+    @cached_property
+    def hidden(self) -> frozenset[int]:
+        """The nodes of deleted branches. Their steps can be looked at like any other's."""
+        with self._file.reading() as database:
+            query = "SELECT body FROM event WHERE kind = ? ORDER BY id"
+            rows = database.execute(query, (BranchDeleted.__name__,))
+            records = [codec.loads(BranchDeleted, row[0]) for row in rows]
+        return pruned.below(pruned.deleted_heads(records), self.parent_of)
+
+    @property
+    def deleted_tips(self) -> list[int]:
+        """The last node of every branch that was deleted, oldest first."""
+        return pruned.deleted_tips(self.parent_of, self.hidden)
 
     def path_nodes(self, node: int) -> list[int]:
         """The nodes from the root's child to ``node``."""
-        parent_of = self._parent_of
+        parent_of = self.parent_of
         found = []
         while node != ROOT:
             found.append(node)
@@ -119,7 +139,8 @@ class Session:
         return [self.steps[one] for one in self.path_nodes(self.tip if node is None else node)]
 
     @cached_property
-    def _parent_of(self) -> dict[int, int]:
+    def parent_of(self) -> dict[int, int]:
+        """The parent of each node but the root."""
         return dict(zip(self.node_ids.tolist(), self.parents.tolist(), strict=True))
 
     # --- what is read when asked for --------------------------------------------------------------
@@ -214,6 +235,8 @@ class Session:
         yield "prompt", self.prompt.text if self.prompt else None
         yield "steps", len(self)
         yield "branches", len(self.tips)
+        if self.hidden:
+            yield "deleted", len(self.deleted_tips)
         yield "closed", self.closed
 
     def _header(self) -> tuple[str, str, str | None, str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.records import DenseLogits, Record, SettingsChanged
+from engine.records import BreakpointsSet, DenseLogits, Record, SettingsChanged
 from engine.stepper import Stepper
 from sessions.store import SessionWriter
 
@@ -37,6 +37,8 @@ def record(
                 writer.add(DenseLogits(step.node, stepper.dense(step.node)))
             if count == steps:
                 break
+        if stepper.breakpoints:
+            writer.add(BreakpointsSet(tuple(stepper.breakpoints)))
 
 
 def first_records(stepper: Stepper, prompt: str, *, chat: bool = False) -> Iterator[Record]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import MISSING, fields
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from engine.records import KINDS, StageTrace, StepRecord, Token, TopTable
+from engine.step_table import FIGURES, Figures, StepTable
 from sessions import codec
 from sessions.columns import (
     CANDIDATE_COLUMNS,
@@ -57,6 +61,12 @@ _CANDIDATES = _select("candidate", CANDIDATE_COLUMNS, "at")
 _STAGES = (
     f"SELECT {', '.join(STAGE_COLUMNS)} FROM stage_result WHERE at BETWEEN ? AND ? ORDER BY at"
 )
+_FIGURES = (
+    "SELECT s.node, s.parent, t.id, s.raw_logprob, s.entropy_raw, s.entropy_final, s.forward_ms, "
+    "s.sample_ms, s.total_ms, s.kv_bytes, s.warmup, s.reused, s.reread, s.token, t.bytes, t.kind "
+    "FROM step AS s JOIN token AS t ON t.key = s.token ORDER BY s.node"
+)
+_WIDTH = len(FIGURES.names or ())
 
 
 class StoredStep(StepRecord):
@@ -98,6 +108,16 @@ class StepReader:
         with self._file.reading() as database:
             rows = database.execute(_STEPS, (first, last)).fetchall()
             return {row[0]: self._step(row) for row in rows}
+
+    def figures(self) -> tuple[Figures, list[Token]]:
+        """The plain figures and the tokens of all steps, in the order of their nodes.
+
+        Raises SessionError.
+        """
+        with self._file.reading() as database:
+            rows = database.execute(_FIGURES).fetchall()
+            tokens = [self.token(row[_WIDTH], row[2], *row[_WIDTH + 1 :]) for row in rows]
+            return np.array([row[:_WIDTH] for row in rows], FIGURES), tokens
 
     def _step(self, row: Row) -> StepRecord:
         token = self.token(row[_TOKEN], *row[_SIZE:])
@@ -214,6 +234,17 @@ class StepMap(MutableMapping[int, StepRecord]):
 
     def __len__(self) -> int:
         return len(self._known | self._added.keys())
+
+    def table(self) -> StepTable:
+        """The figures of all steps, read from the file in one go. Raises SessionError."""
+        table = StepTable.of(*self._figures)
+        for step in self._added.values():
+            table.add(step)
+        return table
+
+    @cached_property
+    def _figures(self) -> tuple[Figures, list[Token]]:
+        return self._reader.figures()
 
     def _block(self, number: int) -> dict[int, StepRecord]:
         block = self._blocks.get(number)

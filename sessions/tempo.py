@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from engine.records import PrefillRecord, PromptRecord, StepRecord
+from engine.step_table import figures_of
 
 
 def arrivals_ms(
@@ -18,7 +19,7 @@ def arrivals_ms(
     """
     start = prompt.tokenize_ms if prompt else 0.0
     start += prefill.total_ms if prefill else 0.0
-    return [start + total for total in accumulate(step.timing.total_ms for step in steps)]
+    return [start + total for total in accumulate(figures_of(steps)["total_ms"].tolist())]
 
 
 def delays_s(arrivals: Sequence[float], speed: float = 1.0) -> Iterator[float]:

@@ -14,6 +14,7 @@ from engine.records import RunState
 from inspector.app import Inspector
 from inspector.options import Request
 from inspector.panes.base import Pane
+from inspector.panes.ladder import LadderPane
 from inspector.panes.registry import PANES
 from inspector.screens.layout import NEEDS_ROOM, PLACES, tab_labels
 from tests.direct import DirectClient, script
@@ -148,6 +149,56 @@ async def test_zoom_shows_one_pane_and_all_again() -> None:
         assert "TTFT" in pane_text(one, "gauges")
         await press(pilot, "z")
         assert visible(one) == FIRST
+
+
+@pytest.mark.parametrize(("size", "pane"), [((160, 48), "4"), ((80, 24), "4"), ((80, 24), "1")])
+async def test_a_zoom_fills_the_body_and_applies_no_stylesheet(
+    size: tuple[int, int], pane: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = app()
+    async with one.run_test(size=size) as pilot:
+        await press(pilot, "n", pane)
+        ladder = one.screen.query_one(LadderPane)
+        while ladder.display and not ladder._why:
+            await pilot.pause(0.05)  # it explains in a thread of its own
+        places = {str(each.id): each.region for each in one.screen.query(Pane) if each.display}
+        before = screen_text(one)
+        applied: list[object] = []
+        monkeypatch.setattr(one.stylesheet, "update_nodes", lambda *a, **k: applied.append(a))
+        await press(pilot, "z")
+        (zoomed,) = (each for each in one.screen.query(Pane) if each.display)
+        body = one.screen.query_one("#body")
+        assert zoomed.region == body.region
+        assert body.region.height == size[1] - 2  # the status line and the footer
+        await press(pilot, "z")
+        after = {str(each.id): each.region for each in one.screen.query(Pane) if each.display}
+        assert after == places
+        assert screen_text(one) == before
+        assert applied == []
+
+
+async def test_a_key_paints_in_place_of_the_paint_that_was_due() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n", "n", "b")
+        painted = one.paint
+        paints: list[int] = []
+
+        def paint() -> None:
+            paints.append(one.controller.cursor)
+            painted()
+
+        one.paint = paint  # type: ignore[method-assign]
+        # As when records come from an engine at work: they are painted later, at their own pace.
+        one.controller._sent = True
+        one._records()
+        assert paints == []
+        await pilot.press("b")
+        one._records()
+        assert paints == [1]
+        await pilot.pause(1.5)
+        # The second one's, and not the first one's too.
+        assert paints == [1, 1]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (20, 5), (39, 12), (80, 24), (300, 80)])

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.backends.base import Backend, BackendError, kv_state
+from engine.backends.hf_pool import KVOptions
 from engine.backends.scripted import ScriptedBackend
 from engine.records import KINDS, FloatArray, TokenKind
 from tests import tiny_models
@@ -40,6 +41,8 @@ OPENERS: dict[str, Callable[[], Backend]] = {
     "gemma3": lambda: tiny_models.backend("gemma3"),
     "mistral": lambda: tiny_models.backend("mistral"),
     "mamba": lambda: tiny_models.backend("mamba"),
+    "deepseek": lambda: tiny_models.backend("deepseek"),
+    "llama without a cache": lambda: tiny_models.backend("llama", kv=KVOptions(cached=False)),
 }
 
 PROMPT = [5, 9, 30, 12, 7, 44, 3, 21, 8]
@@ -226,6 +229,56 @@ def test_a_new_prompt_is_what_is_there_and_what_is_computed(backend: Backend) ->
     assert (report.ours, report.theirs) == (11, PROMPT[6])
     logits = backend.prefill(wanted[report.cached :]).logits
     assert_alike(logits, fresh(backend, wanted))
+
+
+def test_a_fresh_read_is_that_of_an_empty_backend_and_disturbs_nothing(backend: Backend) -> None:
+    expected, further = fresh(backend, PROMPT[:7]), fresh(backend, [*PROMPT, 11])
+    fresh(backend, PROMPT)
+    held, kept = backend.kv(), backend.length
+    assert_alike(backend.fresh(PROMPT[:7]), expected)
+    assert_alike(backend.fresh(PROMPT[:7], rows=3), expected)
+    assert (backend.length, backend.kv()) == (kept, held)
+    assert_alike(backend.decode(11).logits, further)
+
+
+def test_a_fresh_read_in_the_same_dtype_is_the_fresh_read(backend: Backend) -> None:
+    assert (backend.fresh(PROMPT, dtype=backend.facts.dtype) == backend.fresh(PROMPT)).all()
+
+
+@pytest.mark.parametrize("ids", [[], [3, VOCAB, 4], [-1]])
+def test_what_cannot_be_read_cannot_be_read_freshly(backend: Backend, ids: list[int]) -> None:
+    further = fresh(backend, [*PROMPT, 11])
+    fresh(backend, PROMPT)
+    for rows in (1, 2):
+        with pytest.raises(BackendError):
+            backend.fresh(ids, rows=rows)
+    assert backend.length == len(PROMPT)
+    assert_alike(backend.decode(11).logits, further)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_what_is_read_aside_is_not_there_afterwards(backend: Backend, cached: bool) -> None:
+    expected, further = fresh(backend, [6, 7, 8]), fresh(backend, [*PROMPT, 11])
+    fresh(backend, PROMPT)
+    held = backend.kv()
+    with backend.aside(cached=cached, positions=3):
+        assert backend.length == 0
+        backend.prefill([6, 7])
+        with backend.aside(cached=not cached, positions=3):
+            assert_alike(backend.prefill([6, 7, 8]).logits, expected)
+        assert backend.length == 2
+        assert_alike(backend.decode(8).logits, expected)
+    assert (backend.length, backend.kv()) == (len(PROMPT), held)
+    assert_alike(backend.decode(11).logits, further)
+
+
+def test_a_pass_that_fails_aside_leaves_the_run_as_it_was(backend: Backend) -> None:
+    further = fresh(backend, [*PROMPT, 11])
+    fresh(backend, PROMPT)
+    with pytest.raises(BackendError), backend.aside(cached=True, positions=3):
+        backend.prefill([6, -1])
+    assert backend.length == len(PROMPT)
+    assert_alike(backend.decode(11).logits, further)
 
 
 def test_reading_nothing_is_refused(backend: Backend) -> None:

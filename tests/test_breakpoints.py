@@ -90,6 +90,8 @@ def at_paris() -> Stepper:
         ("cached", 0),
         ("prefix_miss", True),
         ("reread", False),
+        ("copied_blocks", 0),
+        ("evicted_blocks", 0),
         ("loop", False),
         ("loop_length", 0),
         ('prob(" Paris")', 2 / 3),
@@ -151,6 +153,13 @@ def test_times_are_those_of_the_record() -> None:
     assert NAMES["warmup"].read(moment) is True
     assert NAMES["reused"].read(moment) is False
     assert Condition("latency_ms > 49").holds(moment)
+
+
+def test_blocks_that_a_pass_copied_and_evicted() -> None:
+    cache = replace(fakes.kv(20), copied_blocks=1, evicted_blocks=3)
+    moment = of_records(fakes.step(1, fakes.timing(1.0), cache))
+    assert Condition("copied_blocks").value(moment) == 1
+    assert Condition("evicted_blocks > 2").holds(moment)
 
 
 @pytest.mark.parametrize(

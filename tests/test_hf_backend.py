@@ -493,7 +493,7 @@ def hooks(model: Any) -> int:
 def test_hooks_are_there_for_one_pass_only(
     llama: HFBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = llama._model
+    model = llama._parts.model
     llama.prefill(IDS)
     assert hooks(model) == 0
     monkeypatch.setattr(model.model.layers[1].mlp, "forward", _raising(ValueError("broken")))
@@ -505,7 +505,7 @@ def test_hooks_are_there_for_one_pass_only(
 def test_a_model_whose_layers_are_not_found_is_read_all_the_same(llama: HFBackend) -> None:
     expected = llama.prefill(IDS).logits
     llama.rollback(len(IDS))
-    llama._layers = ()
+    llama._parts.layers = ()
     result = llama.prefill(IDS)
     assert (result.logits == expected).all()
     assert (result.layers, result.layers_note) == ((), "the model's layers could not be found")
@@ -549,7 +549,7 @@ def test_a_failed_pass_is_one_line_and_leaves_the_run_as_it_was(
     llama.rollback(1)
     with monkeypatch.context() as patch:
         # The first layer has read the token by then, the last has not.
-        patch.setattr(llama._model.model.layers[2].mlp, "forward", _raising(error))
+        patch.setattr(llama._parts.model.model.layers[2].mlp, "forward", _raising(error))
         with pytest.raises(BackendError) as caught:
             llama.decode(4)
     assert str(caught.value).startswith(message)
@@ -567,7 +567,7 @@ def test_an_interrupt_in_a_pass_is_passed_on_and_leaves_the_run_as_it_was(
 ) -> None:
     llama.prefill(IDS)
     with monkeypatch.context() as patch:
-        patch.setattr(llama._model.model.layers[2].mlp, "forward", _raising(KeyboardInterrupt()))
+        patch.setattr(llama._parts.model.model.layers[2].mlp, "forward", _raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             llama.decode(4)
     assert llama.length == len(IDS)
@@ -578,7 +578,7 @@ def test_an_interrupt_in_a_pass_is_passed_on_and_leaves_the_run_as_it_was(
 def test_logits_that_are_not_finite_are_an_error(llama: HFBackend) -> None:
     llama.prefill(IDS)
     with torch.no_grad():
-        llama._model.lm_head.weight[7, 3] = float("nan")
+        llama._parts.model.lm_head.weight[7, 3] = float("nan")
     with pytest.raises(BackendError, match="not finite in float32"):
         llama.decode(4)
     assert llama.length == len(IDS)
@@ -589,7 +589,7 @@ def test_a_crop_that_does_not_do_what_it_says_is_noticed(monkeypatch: pytest.Mon
     llama.prefill(IDS)
     expected = llama.decode(4).logits
     with monkeypatch.context() as patch:
-        patch.setattr(type(llama._cache), "crop", lambda *_: None)
+        patch.setattr(type(llama._reader.cache), "crop", lambda *_: None)
         with pytest.raises(BackendError, match="layer 0 holds 10 positions, not 9"):
             llama.rollback(1)
     assert llama.length == len(IDS) + 1
@@ -605,7 +605,7 @@ def test_a_model_that_cannot_be_run_is_refused_at_once(monkeypatch: pytest.Monke
 
 
 def test_closing_frees_the_model(llama: HFBackend) -> None:
-    weight = llama._model.lm_head.weight
+    weight = llama._parts.model.lm_head.weight
     llama.prefill(IDS)
     llama.close()
     gc.collect()
@@ -766,7 +766,7 @@ def test_widened_products_are_the_plain_ones(build: Callable[[], Any], dtype: An
 
 
 def test_a_long_pass_is_widened_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.backends.hf.is_worth_it", lambda _: True)
+    monkeypatch.setattr("engine.backends.hf_wide.is_worth_it", lambda _: True)
     model = tiny_models.llama()
     hf_dtype.convert(model, "float16")
     backend = HFBackend(model, tiny_models.tokenizer())

@@ -168,7 +168,7 @@ class AnySession(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "run"):
             self.backend.rollback(self.backend.length)
-            pool = self.backend._pool
+            pool = self.backend.pool
             assert pool is not None
             pool.clear()
             assert all(not any(blocks.refs) for blocks in pool.pool.groups)

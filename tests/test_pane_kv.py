@@ -10,8 +10,10 @@ from textual.content import Content
 
 from engine.records import KVState, ModelFacts, Record
 from inspector.panes.blocks import Block, grid
-from inspector.panes.kv import KVPane, free_blocks, kv_lines, logical_blocks
+from inspector.panes.kv import KVPane
 from inspector.panes.kv_figures import formula, per_token
+from inspector.panes.kv_layout import kv_lines
+from inspector.panes.kv_logical import free_blocks, logical_blocks
 from inspector.view import View
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 

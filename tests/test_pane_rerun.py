@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from engine.records import RunState, StateChanged
 from engine.sampling.candidates import SamplingError
+from engine.sampling.head import TailMissing, over_head
 from engine.sampling.stages import StageContext
-from inspector.panes.head import TailMissing, over_head, rest_mass
+from engine.sampling.tail import rest_mass
 from inspector.panes.partial import Partial
 from inspector.panes.rerun import WAITING, Run, context_of, rerun, run, what_if
 from inspector.panes.rungs import Whole
@@ -88,12 +89,12 @@ def test_a_chain_that_keeps_nothing_but_the_head_is_exact(spec: str) -> None:
         "top_n_sigma=1 > temperature=1",  # a deviation over all ids
         "typical_p=0.2 > temperature=1",  # an entropy over all ids
         "logit_bias=299:20 > top_k=5 > temperature=1",  # lifts an id that is not recorded
-        "frequency_penalty=-2 > top_k=5 > temperature=1",
+        "frequency_penalty=-2 > top_k=5 > temperature=1",  # lifts the token before
         "min_p=0.0001 > temperature=1",
     ],
 )
 def test_a_chain_that_may_keep_more_says_how_much_is_missing(spec: str) -> None:
-    view = tried(view_of(falling(0.97)), spec)
+    view = tried(view_of(falling(0.97), forces=[250, None]), spec)
     found = what_if(view)
     assert isinstance(found, str)
     assert found == (
@@ -102,6 +103,11 @@ def test_a_chain_that_may_keep_more_says_how_much_is_missing(spec: str) -> None:
     )
     assert view.step is not None
     assert rest_mass(view.step) == pytest.approx(0.97**64, rel=1e-3)
+
+
+def test_what_lifts_recorded_tokens_alone_is_exact() -> None:
+    view = tried(view_of(falling(0.97), forces=[2, None]), "frequency_penalty=-2 > top_k=5 >")
+    assert outcome(view).ladder.final.ids.tolist() == [0, 1, 2, 3, 4]
 
 
 SPECS = st.lists(

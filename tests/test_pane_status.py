@@ -9,6 +9,7 @@ import pytest
 from engine.records import (
     BranchNamed,
     EngineError,
+    KVStorage,
     LoadProgress,
     Record,
     RunState,
@@ -71,6 +72,23 @@ def test_it_is_never_wider_than_its_line(width: int) -> None:
         shown = status_line(view(*RUN, more), width, 3.0)
         assert shown.cell_length <= width
         assert "\n" not in shown.plain
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (KVStorage(cached=False), "no cache"),
+        (KVStorage(dtype="int8", block_size=16), "int8 KV"),
+    ],
+)
+def test_what_is_unusual_about_the_cache_is_said(kept: KVStorage, words: str) -> None:
+    facts = replace(SMOLLM2, kv_storage=kept)
+    whole = line(180, PAUSED, facts)
+    assert f" │ cpu float32: fastest here │ {words} │ seed 0 │ " in whole
+    assert words in line(70, PAUSED, facts)
+    assert words not in line(50, PAUSED, facts)
+    usual = replace(SMOLLM2, kv_storage=KVStorage(dtype="float32", block_size=16))
+    assert line(180, PAUSED, usual) == line(180, PAUSED)
 
 
 def test_a_long_pass_says_for_how_long() -> None:

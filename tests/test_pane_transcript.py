@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -171,13 +172,37 @@ def test_a_layout_that_grew_is_the_one_made_at_once(
         part = View(view.log, node)
         # What the screen sees while the run goes on: the path, and nothing ahead.
         made = Flow(view.log.prompt, width, boundaries=boundaries) if flow is None else flow
-        assert made.extend(part.path)
+        made.show(part.path)
         flow = made
     whole = Flow(view.log.prompt, width, boundaries=boundaries)
-    whole.extend(view.path)
+    whole.show(view.path)
     assert flow is not None
     assert flow.lines == whole.lines
     assert flow.line_of == whole.line_of
+
+
+@given(TEXTS, st.integers(3, 40), st.booleans(), st.randoms(use_true_random=False))
+def test_a_layout_of_another_branch_is_the_one_made_at_once(
+    pieces: list[bytes], width: int, boundaries: bool, rng: Random
+) -> None:
+    count = len(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inspector.panes.flow.MARK_EVERY", 3)
+        view = run(
+            [b"a", *pieces],
+            [1 / (count + 1)] * (count + 1),
+            forces=range(1, count + 1),
+            forks=[(rng.randrange(count + at), rng.randrange(count + 1)) for at in range(20)],
+        )
+        flow = Flow(view.log.prompt, width, boundaries=boundaries)
+        for _ in range(20):
+            path = view.log.path(rng.randrange(count + 21))
+            flow.show(path)
+            whole = Flow(view.log.prompt, width, boundaries=boundaries)
+            whole.show(path)
+            assert flow.lines == whole.lines
+            assert flow.line_of == whole.line_of
+            assert flow.items == whole.items
 
 
 def test_one_more_token_touches_only_the_last_line() -> None:

@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.commands import Configure, Open, Restore, Submit
-from engine.records import DenseLogits, RunState
+from engine.records import DenseLogits, RunState, StepRecord
 from inspector.options import Request, Save
 from inspector.replay import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
 from inspector.replay_app import Playing, ReplayInspector, request_of
@@ -152,7 +152,7 @@ async def test_a_hidden_branch_stays_hidden(tmp_path: Path) -> None:
 async def test_two_branches_are_compared() -> None:
     one = replayed(open_session(example("capital")))
     async with one.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "d")
+        await press(pilot, "V")
         assert isinstance(one.screen, TextScreen)
         lines = one.screen._lines
         assert lines[:2] == [
@@ -160,11 +160,11 @@ async def test_two_branches_are_compared() -> None:
             'b: the branch that begins with " France"',
         ]
         assert "output: the same for 8 bytes, then" in lines
-        await press(pilot, "q", "g", "n", "d")
+        await press(pilot, "q", "g", "n", "V")
         assert notes(one)[-1].startswith("there is no fork above")
     one = replayed(open_session(example("chat")))
     async with one.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "d")
+        await press(pilot, "V")
         assert notes(one) == ["there is no fork above: f makes one"]
 
 
@@ -173,22 +173,102 @@ async def test_two_branches_are_compared() -> None:
 
 def test_tokens_come_when_they_came() -> None:
     """Case 36: TTFT 500 ms, then one token every 100 ms."""
-    _, prompt, prefill, *steps = fakes.case_36()
+    _, prompt, prefill, *later = fakes.case_36()
+    steps = [step for step in later if isinstance(step, StepRecord)]
     session: Any = type("S", (), {"prompt": prompt, "prefill": prefill})()
-    session.steps = {step.node: step for step in steps}  # type: ignore[attr-defined]
-    whole = Tempo(session, [1, 2, 3, 4, 5], 0, 1.0, streaming=True)
+    whole = Tempo(session, steps, 0, 1.0, streaming=True)
     assert whole.wait_s(0.0) == pytest.approx(0.5)
     assert whole.arrived(0.49) == []
     assert whole.arrived(0.71) == [1, 2, 3]
     assert whole.arrived(0.91) == [4, 5]
     assert not whole
-    at_once = Tempo(session, [1, 2, 3, 4, 5], 0, 1.0, streaming=False)
+    at_once = Tempo(session, steps, 0, 1.0, streaming=False)
     assert at_once.wait_s(0.0) == pytest.approx(0.9), "the last token comes at the same moment"
     assert at_once.arrived(0.91) == [5]
-    twice = Tempo(session, [1, 2, 3, 4, 5], 3, 2.0, streaming=True)
+    twice = Tempo(session, steps, 3, 2.0, streaming=True)
     assert twice.wait_s(0.0) == pytest.approx(0.05)
     assert twice.arrived(0.11) == [4, 5]
-    assert not Tempo(session, [1, 2, 3, 4, 5], 5, 1.0, streaming=False)
+    assert not Tempo(session, steps, 5, 1.0, streaming=False)
+
+
+def test_streaming_is_switched_on_the_way() -> None:
+    """Off after two tokens, on again before the last: that one comes at 900 ms in any case."""
+    _, prompt, prefill, *later = fakes.case_36()
+    steps = [step for step in later if isinstance(step, StepRecord)]
+    session: Any = type("S", (), {"prompt": prompt, "prefill": prefill})()
+    tempo = Tempo(session, steps, 0, 1.0, streaming=True)
+    assert tempo.arrived(0.61) == [1, 2]
+    tempo.streaming = False
+    assert tempo.wait_s(0.65) == pytest.approx(0.25)
+    assert tempo.left_s(0.65) == pytest.approx(0.25)
+    assert tempo.arrived(0.75) == []
+    tempo.streaming = True
+    assert tempo.wait_s(0.75) == 0.0, "one has come meanwhile"
+    assert tempo.arrived(0.75) == [3]
+    assert tempo.left_s(0.75) == pytest.approx(0.15)
+    tempo.streaming = False
+    assert tempo.arrived(0.89) == []
+    assert tempo.arrived(0.91) == [5]
+    assert not tempo
+    assert tempo.left_s(0.91) == 0.0
+
+
+async def test_a_key_switches_streaming_while_it_plays() -> None:
+    one = replayed(open_session(example("chat")), playing=Playing(speed=0.001))
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot, "n", "c")
+        # However long the next token takes.
+        one._pass_began -= 60.0
+        one._tick()
+        assert "replayed 0.001x, streaming" in screen_text(one).splitlines()[0]
+        tempo = one._tempo
+        assert tempo is not None
+        ends = tempo._due[-1]
+        await press(pilot, "S")
+        assert one._tempo is tempo, "the clock goes on"
+        assert "replayed 0.001x, not streaming" in screen_text(one).splitlines()[0]
+        assert notes(one)[-1].startswith("not streaming: the whole text, when its last token came")
+        assert tempo._due[-1] == ends
+        # As if all but the last had come: nothing is shown, and then all of it.
+        one._began -= ends - 0.05
+        await pilot.pause(0)
+        one._wait()
+        assert one.controller.cursor == 1
+        await pilot.pause(0.3)
+        assert one.controller.cursor == 24
+        assert one.controller.log.state.state is RunState.PAUSED
+        await press(pilot, "S", "g", "c")
+        assert "replayed 0.001x, streaming" in screen_text(one).splitlines()[0]
+        await press(pilot, "e")
+        assert "stream" not in {
+            binding.binding.id for binding in one.screen.active_bindings.values()
+        }
+
+
+async def test_tokens_that_are_all_due_do_not_stop_the_clock() -> None:
+    """A timer of no length at all never rings."""
+    one = replayed(open_session(example("chat")), playing=Playing(speed=1e6))
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot, "c")
+        one._began -= 1e6
+        one._wait()
+        await pilot.pause(0.2)
+        assert one.controller.cursor == 24
+        assert one.controller.log.state.state is RunState.PAUSED
+
+
+async def test_without_a_tempo_there_is_nothing_to_stream() -> None:
+    one = replayed(open_session(example("chat")))
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot, "S")
+        assert notes(one) == ["this recording is not played: --speed 1 plays it at its own tempo"]
+        # In the palette too, by name.
+        await press(pilot, "ctrl+p", *"streaming on")
+        await pilot.pause(0.5)
+        from textual.command import CommandList
+
+        (found,) = list(one.screen.query_one(CommandList).options)[:1]
+        assert "Streaming on/off  (S)" in str(found.prompt)
 
 
 async def test_c_plays_and_space_holds() -> None:

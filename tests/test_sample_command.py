@@ -198,6 +198,28 @@ def test_a_line_of_a_run_file_brings_its_place_with_it(
     assert found["u"] == uniform(1, 9)
 
 
+def test_a_run_files_logits_are_the_models_own(
+    tmp_path: Path, read: Callable[..., dict[str, Any]]
+) -> None:
+    """A repetition penalty divides what is above 0 and multiplies the rest: a shift would tell."""
+    backend = ScriptedBackend.from_vectors([[4.0, 3.0, 2.0, -1.0, -2.0]])
+    stepper = Stepper(backend, effective("guide", {"repetition_penalty": 1.8}), seed=7)
+    stepper.submit("ab")
+    steps = [stepper.step() for _ in range(3)]
+    path = run_file(tmp_path / "run.jsonl", stepper, steps)
+    for line, step in enumerate(steps, 2):
+        found = read(f"{path}:{line}", "-s", "repetition_penalty=1.8")
+        theirs = step_line(step)
+        assert found["token_id"] == theirs["token_id"]
+        assert [one["mass_removed"] for one in found["stages"]] == [
+            one["mass_removed"] for one in theirs["stages"]
+        ]
+        assert [one["entropy"] for one in found["stages"]] == pytest.approx(
+            [one["entropy"] for one in theirs["stages"]]
+        )
+        assert not [one for one in found["notes"] if "repetition_penalty" in one]
+
+
 def test_a_run_file_names_its_tokens(tmp_path: Path, read: Callable[..., dict[str, Any]]) -> None:
     path = run_file(tmp_path / "run.jsonl", *scripted_run(2))
     assert read(str(path))["top"][1]["token_bytes"] == b"b".hex()
@@ -230,6 +252,9 @@ def test_the_branch_that_a_step_lies_on(tmp_path: Path) -> None:
         '{"type": "step", "seed": -1, "position": "x", "top": 3}',
         '{"type": "step", "top": [3, {"id": 1}, {"id": -1, "token_bytes": "61"}]}',
         '{"type": "step", "top": [{"id": 1, "token_bytes": "xyz"}]}',
+        '{"type": "step", "top": [{"id": 99999999999999999999, "token_bytes": "61"}]}',
+        f'{{"type": "step", "position": {1 << 64}}}',
+        "[" * 100_000,
     ],
 )
 def test_a_line_that_says_nothing_else_is_a_vector_alone(tmp_path: Path, line: str) -> None:

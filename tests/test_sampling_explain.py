@@ -411,6 +411,31 @@ class TestStacks:
         assert by_name["llamacpp"].ignored == ()
         assert found.disagreeing > len(found.disagreements) == 64
 
+    def test_the_likeliest_come_first_and_of_equal_ones_the_lowest_ids(self):
+        logits = np.zeros(500)
+        logits[100:150] = 5  # what hf keeps of them: 50 by default
+        logits[[300, 200]] = 1
+        found = compare_stacks(logits, {"temperature": 1.0}, EMPTY, presets=("hf", "vllm"), limit=4)
+        assert [row.token_id for row in found.disagreements] == [200, 300, 0, 1]
+        assert found.disagreeing == 450
+
+    def test_why_a_token_was_cut_is_worked_out_for_those_that_are_looked_at(self, monkeypatch):
+        asked = []
+
+        def counted(*args, **options):
+            asked.append(args[3])
+            return explain(*args, **options)
+
+        monkeypatch.setattr("engine.sampling.stacks.explain", counted)
+        logits = np.random.default_rng(0).normal(size=500)
+        found = compare_stacks(logits, {"temperature": 0.9}, EMPTY, presets=("hf", "vllm"))
+        assert asked == []
+        row = found.disagreements[5]
+        assert asked == [row.token_id]
+        assert found.disagreements[5] is row
+        assert [one.token_id for one in found.disagreements[4:6]][1] == row.token_id
+        assert len(asked) == 2
+
     def test_a_stack_that_refuses_is_an_error_column(self):
         found = compare_stacks(np.zeros(2), {"suppress": "0, 1"}, EMPTY, presets=("hf", "llamacpp"))
         assert found.columns[0].error == 'stage suppress="0, 1": no token is left'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -93,6 +94,28 @@ class TestReading:
                 b'{"type":"step","top":[{"id":1,"raw_logprob":0},{"id":2,"raw_logprob":0}]}',
                 "add up to 2, more than 1",
             ),
+            (
+                "a.jsonl",
+                b'{"type":"step","top":[{"id":99999999999,"raw_logprob":0}]}',
+                "line 1: token 99999999999 is no id: those are whole numbers from 0 to 16,777,215",
+            ),
+            ("a.json", b'{"top":[{"id":16777216,"raw_logprob":0}]}', "token 16777216 is no id"),
+            ("a.json", b'{"top":[{"id":1e300,"raw_logprob":0}]}', "token 1e+300 is no id"),
+            ("a.json", b'{"top":[{"id":Infinity,"raw_logprob":0}]}', "token Infinity is no id"),
+            ("a.json", b'{"top":[{"id":"\\u001b[2J","raw_logprob":0}]}', "no id"),
+            ("a.json", b'{"top":[{"id":true,"raw_logprob":0}]}', "token true is no id"),
+            ("a.json", b'{"top":[{"id":1,"raw_logprob":1e300}]}', "infinity (or past float32)"),
+            ("a.json", b'{"top":[{"id":1,"raw_logprob":900}]}', "more than 1"),
+            (
+                "a.json",
+                b'{"top":[{"id":1,"raw_logprob":1' + b"0" * 400 + b"}]}",
+                "raw_logprob of token 1 is a whole number past any float",
+            ),
+            ("a.json", b'{"log_z_raw":"x","top":[{"id":1,"raw_logprob":0}]}', "log_z_raw is "),
+            ("a.json", b'{"log_z_raw":1e999,"top":[{"id":1,"raw_logprob":0}]}', "infinity"),
+            ("a.json", b"[1" + b"0" * 400 + b"]", "a whole number past any float"),
+            ("a.json", b"[" * 100_000, "lists in lists"),
+            ("a.npy", np.zeros((1 << 24) + 1, np.int8), "16,777,217 numbers: no vocabulary has"),
         ],
     )
     def test_what_is_wrong_is_said_in_one_line(self, tmp_path, name, content, message):
@@ -105,6 +128,29 @@ class TestReading:
             load_logits(path)
         assert message in str(error.value)
         assert "\n" not in str(error.value)
+
+    def test_a_large_id_takes_no_memory(self, tmp_path):
+        """A line of a hundred bytes must not ask for terabytes."""
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"type":"step","top":[{"id":16777215,"raw_logprob":0}]}')
+        assert load_logits(path).logits.nbytes == 4 << 24
+        path.write_text('{"type":"step","top":[{"id":1000000000000,"raw_logprob":0}]}')
+        tracemalloc.start()
+        with pytest.raises(LogitsFileError):
+            load_logits(path)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 1 << 20
+
+    def test_with_log_z_the_logits_are_the_models_own(self, tmp_path):
+        path = tmp_path / "a.json"
+        logits = np.array([3.5, -1.25, 2.0], np.float32)
+        log_z = float(np.logaddexp.reduce(logits.astype(np.float64)))
+        rows = [{"id": at, "raw_logprob": float(one) - log_z} for at, one in enumerate(logits)]
+        path.write_text(json.dumps({"log_z_raw": log_z, "top": rows}))
+        read = load_logits(path)
+        assert read.logits.tolist() == logits.tolist()
+        assert read.missing_mass == 0.0
 
     def test_a_pickle_inside_npy_is_never_run(self, tmp_path):
         np.save(tmp_path / "a.npy", np.array([object()], dtype=object), allow_pickle=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,12 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.records import DenseLogits, Record, StepRecord
+from inspector import sessions_print
 from inspector.app import Inspector
 from inspector.options import Request, Save
 from inspector.recorder import Recorder, records_of
 from inspector.screens.dialog import Dialog
-from inspector.screens.session_asks import QuitMenu
+from inspector.screens.session_asks import InterruptedMenu, QuitMenu
 from inspector.start import recorder
 from inspector.view import RunLog
 from sessions import SessionWriter, open_session
@@ -253,21 +257,111 @@ async def test_a_named_file_keeps_the_first_run(library: Library, tmp_path: Path
         assert session.vocabulary is not None
 
 
-async def test_a_run_that_was_cut_off_is_offered(library: Library) -> None:
-    path = library.autosave_path("cut off")
+def interrupted(library: Library, name: str = "crashed") -> Path:
+    """A run whose program was killed."""
+    path = library.autosave_path(name)
     writer = SessionWriter(path)
     writer.add_all(forked_run())
     writer._database.close()
+    return path
+
+
+@contextlib.asynccontextmanager
+async def started(library: Library) -> AsyncIterator[tuple[Inspector, Pilot[None]]]:
+    """The app on another run, once it has looked for interrupted ones."""
     one = app(library)
     async with one.run_test(size=(120, 36)) as pilot:
         one._exports.idle.wait(5)
         await pilot.pause(0.1)
-        assert f"a run was cut off: {path.stem}, 9 tokens; o opens it" in notes(one)
+        yield one, pilot
+
+
+async def test_an_interrupted_run_is_offered_once(library: Library) -> None:
+    path = interrupted(library)
+    for key in ("k", "escape", "q"):
+        # Anew, for each way to say no.
+        (library.autosaves / "offered.txt").unlink(missing_ok=True)
+        async with started(library) as (one, pilot):
+            assert isinstance(one.screen, InterruptedMenu)
+            shown = screen_text(one)
+            assert "A run was interrupted" in shown
+            for words in ("Open it", "Keep it in the list", "Discard it"):
+                assert words in shown
+            assert f"{path.stem}: 9 tokens of scripted" in shown
+            await press(pilot, key)
+            assert not isinstance(one.screen, Dialog)
+        async with started(library) as (one, _):
+            assert not isinstance(one.screen, Dialog), "asked again"
+            assert notes(one) == []
+    (seen,) = [one for one in library.previews() if one.path == path]
+    assert seen.interrupted
+    assert seen.closed is None
+    with open_session(path) as session:
+        assert len(session) == 9
+
+
+async def test_an_interrupted_run_is_opened(library: Library) -> None:
+    path = interrupted(library)
+    async with started(library) as (one, pilot):
+        await press(pilot, "o")
+    assert one.next_session == path
+    assert library.to_offer() == []
+    assert [seen.path for seen in library.interrupted()] == [path], "listed as what it is"
+
+
+async def test_an_interrupted_run_is_discarded(library: Library) -> None:
+    path = interrupted(library)
+    async with started(library) as (one, pilot):
+        await press(pilot, "d")
+        assert notes(one)[-1].startswith("in the trash for 30 days: ")
+    assert not path.exists()
+    assert [found.name for found in library.trash.iterdir()] == [path.name]
+    assert library.interrupted() == []
+
+
+async def test_of_several_the_newest_is_offered_and_no_other_later(library: Library) -> None:
+    old, new = interrupted(library, "old"), interrupted(library, "new")
+    os.utime(old, (1000, 1000))
+    async with started(library) as (one, pilot):
+        assert f"{new.stem}: 9 tokens" in screen_text(one)
+        assert "with 1 more like it" in screen_text(one)
+        await press(pilot, "k")
+    async with started(library) as (one, _):
+        assert not isinstance(one.screen, Dialog)
+    later = interrupted(library, "later")
+    assert [seen.path for seen in library.to_offer()] == [later]
+    old.unlink()
+    library.offered([later])
+    assert (library.autosaves / "offered.txt").read_text("utf-8").split() == sorted(
+        [new.name, later.name]
+    )
+
+
+async def test_a_run_that_goes_on_elsewhere_is_not_offered(library: Library) -> None:
+    writer = SessionWriter(library.autosave_path("elsewhere"))
+    writer.add_all(forked_run())
+    async with started(library) as (one, _):
+        assert not isinstance(one.screen, Dialog)
+        (seen,) = library.previews()
+        assert (seen.interrupted, seen.state) == (False, "being written")
+    writer.close()
+
+
+async def test_the_list_marks_it(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    path = interrupted(library)
+    library.offered([path])
+    async with started(library) as (one, pilot):
         await press(pilot, "o")
         await pilot.pause(0.3)
-        await press(pilot, "enter")
-    assert one.next_session == path
-    assert library.unsaved() == []
+        rows = [line for line in screen_text(one).splitlines() if path.stem[:20] in line]
+        assert "interrupted" in rows[0]
+    sessions_print.show_list(library, "", "text")
+    assert capsys.readouterr().out.rstrip().endswith("(interrupted)")
+    sessions_print.show_list(library, "", "json")
+    (told,) = json.loads(capsys.readouterr().out)["sessions"]
+    assert (told["interrupted"], told["closed"]) == (True, None)
+    sessions_print.show(path, "text")
+    assert "interrupted: never closed" in capsys.readouterr().out
 
 
 # --- exports ----------------------------------------------------------------------------------

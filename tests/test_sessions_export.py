@@ -85,7 +85,7 @@ def test_the_contract(forked: Source) -> None:
     assert set(steps[0]) >= {
         *("type", "node", "parent", "position", "token_id", "token_bytes", "text", "raw_logprob"),
         *("final_prob", "rank", "entropy_raw", "entropy_final", "u", "stages", "top", "time_ms"),
-        "kv",
+        *("kv", "log_z_raw"),
     }
     assert set(steps[0]["stages"][0]) >= {
         *("name", "params", "survivors", "mass_removed", "entropy")
@@ -100,6 +100,10 @@ def test_lines_say_what_the_records_say(forked: Source) -> None:
     _, *found, _ = parsed(forked)
     for line, step in zip(found, forked.steps(), strict=True):
         assert line["raw_logprob"] == step.raw_logprob
+        assert line["log_z_raw"] == step.log_z_raw
+        for row, logit in zip(line["top"], step.top.raw_logits, strict=True):
+            if row["raw_logprob"] is not None:
+                assert np.float32(row["raw_logprob"] + line["log_z_raw"]) == logit
         assert line["u"] == step.draw.u
         assert line["time_ms"]["total"] == step.timing.total_ms
         assert [one["survivors"] for one in line["stages"]] == [

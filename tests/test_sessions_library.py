@@ -142,19 +142,22 @@ def test_what_is_deleted_can_be_had_back(library: Library) -> None:
     assert (library.folder / "one 2.llmi").read_bytes() == content
 
 
-def test_a_crashed_run_is_offered_until_it_is_settled(library: Library) -> None:
-    save(library.autosave_path("fine"), forked_run())
+def test_a_crashed_run_is_offered_once(library: Library) -> None:
+    fine = save(library.autosave_path("fine"), forked_run())
     path = crashed(library)
     live = SessionWriter(library.autosave_path("still running"))
     live.add_all(forked_run())
-    found = library.unsaved()
+    found = library.to_offer()
     assert [(one.path, one.steps) for one in found] == [(path, 9)]
-    library.settle(path)
-    assert library.unsaved() == []
+    library.offered([path])
+    assert library.to_offer() == []
+    assert [one.path for one in library.interrupted()] == [path]
+    states = {one.path: one.state for one in library.previews()}
+    assert states == {fine: "", path: "interrupted", live.path: "being written"}
     assert sorted(one.name for one in library.autosaves.glob(f"{path.stem}*")) == [path.name]
     with open_session(path) as session:
         assert len(session) == 9
-        assert session.closed
+        assert session.closed is None
     live.close()
 
 
@@ -198,7 +201,7 @@ def test_tidying_keeps_the_newest_autosaves_and_what_was_thrown_away_lately(
 def test_an_empty_library(library: Library) -> None:
     assert library.previews() == []
     assert library.search("x") == []
-    assert library.unsaved() == []
+    assert library.interrupted() == library.to_offer() == []
     library.tidy()
     assert not library.folder.exists()
 

@@ -101,8 +101,28 @@ def mamba() -> Any:
     return _built(transformers.MambaForCausalLM, config)
 
 
+def deepseek() -> Any:
+    """Multi-head latent attention: one small vector a position is kept for all heads."""
+    config = transformers.DeepseekV3Config(
+        **{**_DECODER, "num_hidden_layers": 2, "num_key_value_heads": 4},
+        moe_intermediate_size=16,
+        n_shared_experts=1,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        n_group=1,
+        topk_group=1,
+        first_k_dense_replace=1,
+        kv_lora_rank=8,
+        q_lora_rank=16,
+        qk_rope_head_dim=4,
+        qk_nope_head_dim=8,
+        v_head_dim=8,
+    )
+    return _built(transformers.DeepseekV3ForCausalLM, config)
+
+
 MODELS: dict[str, Callable[[], Any]] = {
-    build.__name__: build for build in (llama, gpt2, qwen3, gemma3, mistral, mamba)
+    build.__name__: build for build in (llama, gpt2, qwen3, gemma3, mistral, mamba, deepseek)
 }
 
 

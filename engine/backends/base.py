@@ -9,7 +9,16 @@ from typing import Protocol
 
 from engine.kv.prefix import PrefixReport, common_ids, explain
 from engine.kv.state import PoolState
-from engine.records import FloatArray, KVState, LayerTime, ModelFacts, Origin, Token, Vocabulary
+from engine.records import (
+    FloatArray,
+    HalfArray,
+    KVState,
+    LayerTime,
+    ModelFacts,
+    Origin,
+    Token,
+    Vocabulary,
+)
 
 
 class BackendError(RuntimeError):
@@ -40,6 +49,8 @@ class ForwardPass:
     warmup: bool
     layers: tuple[LayerTime, ...] = ()
     layers_note: str = ""
+    half: HalfArray | None = None
+    """The same logits in float16, where that is what the model computes them in."""
     copied_blocks: int = 0
     evicted_blocks: int = 0
 
@@ -139,14 +150,10 @@ class Backend(Protocol):
         ...
 
 
-def seek_by_rollback(backend: Backend, held: Sequence[int], ids: Sequence[int]) -> int:
-    """``seek`` of a backend that keeps one sequence, ``held``: cut back to the common run."""
+def kept_of(held: Sequence[int], ids: Sequence[int], *, can_rewind: bool) -> int:
+    """How many positions a ``seek`` leaves where one sequence, ``held``, is all that is kept."""
     common = common_ids(held, ids[:-1])
-    surplus = len(held) - common
-    if surplus and not backend.facts.can_rewind:
-        surplus, common = len(held), 0
-    backend.rollback(surplus)
-    return common
+    return common if can_rewind or common == len(held) else 0
 
 
 def prefix_report(

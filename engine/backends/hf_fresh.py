@@ -17,7 +17,7 @@ import torch
 from engine import models
 from engine.backends import hf_dtype
 from engine.backends.base import BackendError
-from engine.backends.hf_wide import ROWS, widened_of
+from engine.backends.hf_wide import ROWS, Widened
 from engine.records import FloatArray
 from engine.weights import available_memory
 
@@ -26,17 +26,23 @@ _ROOM = 1.1
 
 
 def read(
-    model: Any, ids: Sequence[int], *, rows: int, dtype: str | None, more: dict[str, Any]
+    model: Any,
+    ids: Sequence[int],
+    *,
+    rows: int,
+    dtype: str | None,
+    wide: Widened | None,
+    more: dict[str, Any],
 ) -> FloatArray:
     """float32 logits after ``ids``, in main memory; ``more`` are keywords for the model.
 
     ``rows``: texts in the pass, the others shorter beginnings of this one. ``dtype``: the weights
-    are copied in that one for the pass, None leaves them. Raises BackendError where the model
-    takes no padding, there is no room for a copy, or the logits are not finite.
+    are copied in that one for the pass, None leaves them. ``wide`` multiplies a long pass. Raises
+    BackendError where the model takes no padding, there is no room for a copy, or the logits are
+    not finite.
     """
-    wide = widened_of(model, None if dtype is None else getattr(torch, dtype))
-    long = wide is not None and rows * len(ids) >= ROWS
-    with torch.inference_mode(), wide if wide is not None and long else contextlib.nullcontext():
+    long = rows * len(ids) >= ROWS
+    with torch.inference_mode(), wide if wide and long else contextlib.nullcontext():
         tokens, given = _batch(model, ids, rows)
         given |= more
         if dtype is None:

@@ -58,7 +58,7 @@ class Widened(TorchFunctionMode):
         return self._scratch[: weight.numel()].view(weight.shape).copy_(weight)
 
 
-def widened_of(model: Any, dtype: Any = None) -> Widened | None:
+def widened_of(model: Any, dtype: str | None = None) -> Widened | None:
     """What multiplies long passes in float32, where that is faster here; judged by one matrix.
 
     ``dtype``: as if the weights were in that one.
@@ -67,7 +67,9 @@ def widened_of(model: Any, dtype: Any = None) -> Widened | None:
     largest = max(weights[:-1] or weights, key=lambda one: one.numel(), default=None)
     if largest is None:
         return None
-    return Widened() if is_worth_it(largest if dtype is None else largest.to(dtype)) else None
+    if dtype is not None:
+        largest = largest[: max(1, _SAMPLE // largest.shape[1])].to(getattr(torch, dtype))
+    return Widened() if is_worth_it(largest) else None
 
 
 def is_worth_it(weight: Any) -> bool:

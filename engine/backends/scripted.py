@@ -26,8 +26,8 @@ from engine.backends.base import (
     BackendError,
     Encoded,
     ForwardPass,
+    kept_of,
     prefix_report,
-    seek_by_rollback,
 )
 from engine.kv.blocks import BLOCK_SIZE
 from engine.kv.prefix import PrefixReport
@@ -329,7 +329,9 @@ class ScriptedBackend:
 
     def seek(self, ids: Sequence[int]) -> int:
         """Go back to the longest common run with ``ids``, short of the last one."""
-        return seek_by_rollback(self, self._ids, ids)
+        kept = kept_of(self._ids, ids, can_rewind=self.facts.can_rewind)
+        self.rollback(len(self._ids) - kept)
+        return kept
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
         """As ``seek``, and why not more."""

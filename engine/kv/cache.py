@@ -264,21 +264,19 @@ class PooledCache(Cache):
         """Bytes of the current branch's positions, shared ones included."""
         size = self.pool.block_size
         return sum(
-            sum(count for _, count in self._held(number)) * self._block_bytes[number] // size
-            for number in range(len(self._groups))
+            held * block_bytes // size
+            for held, block_bytes in zip(self._held(), self._block_bytes, strict=True)
         )
 
     @property
     def stored(self) -> int:
         """Positions held, of the group of layers that holds most."""
-        return max(
-            sum(count for _, count in self._held(number)) for number in range(len(self._groups))
-        )
+        return max(self._held())
 
-    def _held(self, number: int) -> list[tuple[int, int]]:
-        return self.pool.runs(
-            self.current, number, self.pool.first_held(self.current, number), self.length
-        )
+    def _held(self) -> list[int]:
+        """Positions of the current branch that each group still has."""
+        branch, groups = self.current, range(len(self._groups))
+        return [len(branch) - self.pool.first_held(branch, number) for number in groups]
 
     def state(self) -> PoolState:
         """The pool as a record for the screen."""

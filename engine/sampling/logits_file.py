@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from engine.records import FloatArray
+from engine.text import quote
 
 EXTENSIONS = (".npy", ".json", ".jsonl")
+MOST_IDS = 1 << 24
+"""No vocabulary is as large as this: a larger id is a slip of the finger, or worse."""
 
 
 class LogitsFileError(ValueError):
@@ -25,14 +28,16 @@ class LogitsFile:
     """One vector of logits, float32, shape ``(vocab_size,)``, and where it came from.
 
     A run file holds the leading candidates only: then the others are minus infinity here and
-    ``missing_mass`` is the probability that lies with them. Their log-probabilities stand for
-    logits, which is the same distribution. For a whole vector it is 0.
+    ``missing_mass`` is the probability that lies with them. Where the file lacks ``log_z_raw`` the
+    log-probabilities stand for logits, which is the same distribution. For a whole vector it is 0.
     """
 
     logits: FloatArray
     source: str
     missing_mass: float = 0.0
     known: int = 0
+    shifted: bool = False
+    """Whether the log-probabilities stand for logits, which lie higher or lower by one number."""
 
     @property
     def partial(self) -> bool:
@@ -70,6 +75,8 @@ def load_logits(path: str | Path, *, line: int | None = None) -> LogitsFile:
 def _read_npy(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
+    except MemoryError:
+        raise LogitsFileError(f"{path.name} does not fit into memory") from None
     except (ValueError, EOFError) as error:
         raise LogitsFileError(f"{path.name} is not a .npy file of numbers: {error}") from None
 
@@ -84,6 +91,10 @@ def _whole(name: str, values: Any) -> LogitsFile:
         values = values[0]
     if values.ndim != 1 or values.size == 0:
         raise LogitsFileError(f"{name} has shape {shape}: expected one vector, (vocab_size,)")
+    if values.size > MOST_IDS:
+        raise LogitsFileError(
+            f"{name} holds {values.size:,} numbers: no vocabulary has more than {MOST_IDS:,}"
+        )
     with np.errstate(over="ignore"):
         logits = values.astype(np.float32)
     bad = np.flatnonzero(np.isnan(logits))
@@ -105,6 +116,8 @@ def _parse(name: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise LogitsFileError(f"{name} is not JSON: {error}") from None
+    except RecursionError:
+        raise LogitsFileError(f"{name} is not JSON of logits: lists in lists in lists") from None
 
 
 def _from_json(name: str, value: Any) -> LogitsFile:
@@ -119,7 +132,11 @@ def _from_json(name: str, value: Any) -> LogitsFile:
     for index, one in enumerate(numbers):
         if isinstance(one, bool) or not isinstance(one, int | float):
             raise LogitsFileError(f"{name} holds {_kind(one)} at index {index}, not a number")
-    return _whole(name, np.array(numbers, dtype=np.float64))
+    try:
+        values = np.array(numbers, dtype=np.float64)
+    except OverflowError:
+        raise LogitsFileError(f"{name} holds a whole number past any float") from None
+    return _whole(name, values)
 
 
 def _unbatched(value: list[Any]) -> list[Any]:
@@ -150,24 +167,48 @@ def _from_top(name: str, step: Any) -> LogitsFile:
     known: dict[int, float] = {}
     for row in step["top"]:
         try:
-            token_id, logprob = int(row["id"]), row["raw_logprob"]
-        except (KeyError, TypeError, ValueError):
+            token_id, logprob = row["id"], row["raw_logprob"]
+        except (KeyError, TypeError):
             raise LogitsFileError(f'{name}: a row of "top" lacks id or raw_logprob') from None
+        if type(token_id) is not int or not 0 <= token_id < MOST_IDS:
+            raise LogitsFileError(
+                f"{name}: token {_spelled(token_id)} is no id: "
+                f"those are whole numbers from 0 to {MOST_IDS - 1:,}"
+            )
         if logprob is not None:
-            if isinstance(logprob, bool) or not isinstance(logprob, int | float) or token_id < 0:
-                raise LogitsFileError(f"{name}: token {token_id} has raw_logprob {logprob!r}")
-            known[token_id] = float(logprob)
+            known[token_id] = _real(f"{name}: raw_logprob of token {token_id}", logprob)
     if not known:
         raise LogitsFileError(f'{name}: "top" holds no token with a raw_logprob')
+    log_z = step.get("log_z_raw")
+    shift = 0.0 if log_z is None else _real(f"{name}: log_z_raw", log_z)
     logits = np.full(max(known) + 1, -np.inf)
-    logits[list(known)] = list(known.values())
+    logits[list(known)] = np.array(list(known.values())) + shift
     checked = _whole(name, logits)
-    mass = math.fsum(math.exp(value) for value in known.values())
+    # More than 1 is too much already, and a power too large has no float.
+    mass = math.fsum(math.exp(min(value, 1.0)) for value in known.values())
     if mass > 1.0 + 1e-3:
         raise LogitsFileError(f"{name}: the raw_logprobs add up to {mass:.4g}, more than 1")
     # A sum of all probabilities misses 1 by rounding alone.
     missing = 1.0 - mass if mass < 1.0 - 1e-12 else 0.0
-    return LogitsFile(checked.logits, name, missing, len(known))
+    return LogitsFile(checked.logits, name, missing, len(known), shifted=log_z is None)
+
+
+def _real(what: str, value: Any) -> float:
+    """``value`` as a float; those that are none are told by ``_whole``."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise LogitsFileError(f"{what} is {_spelled(value)}, not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise LogitsFileError(f"{what} is a whole number past any float") from None
+
+
+def _spelled(value: Any) -> str:
+    """A value out of a file, in one short line."""
+    try:
+        return quote(json.dumps(value), 40)[1:-1]
+    except (ValueError, RecursionError):
+        return _kind(value)
 
 
 def _kind(value: Any) -> str:

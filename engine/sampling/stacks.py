@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,8 @@ class StackComparison:
     """Several stacks side by side, and the tokens they part on, the model's favourites first."""
 
     columns: tuple[StackColumn, ...]
-    disagreements: tuple[Disagreement, ...]
+    disagreements: Sequence[Disagreement]
+    """Each is worked out when it is asked for: to say why a token was cut takes long."""
     disagreeing: int
     """How many tokens they part on; ``disagreements`` may hold fewer."""
 
@@ -84,10 +85,47 @@ def compare_stacks(
     for column in running:
         votes[column.kept_ids] += 1
     parted = np.flatnonzero((votes > 0) & (votes < len(running)))
-    at, _ = model.find(parted)
-    order = np.argsort(-model.logits[at], kind="stable")[:limit]
-    rows = tuple(_row(int(token_id), model, columns, context) for token_id in parted[order])
+    first = _likeliest(parted, model, limit)
+    rows = _Rows(first, model, columns, context) if first else ()
     return StackComparison(columns, rows, int(parted.size))
+
+
+def _likeliest(ids: NDArray[np.intp], model: Candidates, limit: int) -> list[int]:
+    """The first ``limit`` of ascending ids by logit; of equal ones the lowest ids."""
+    at, _ = model.find(ids)
+    logits = model.logits[at]
+    if len(ids) > limit > 0:
+        # To sort them all would take longer than all that is done with the few.
+        wanted = np.flatnonzero(logits >= np.partition(logits, -limit)[-limit])
+        ids, logits = ids[wanted], logits[wanted]
+    found: list[int] = ids[np.argsort(-logits, kind="stable")[:limit]].tolist()
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows(Sequence[Disagreement]):
+    """The tokens that stacks part on, made one by one and kept."""
+
+    ids: list[int]
+    model: Candidates
+    columns: tuple[StackColumn, ...]
+    context: StageContext
+    made: dict[int, Disagreement] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Disagreement: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Disagreement]: ...
+    def __getitem__(self, index: int | slice) -> Disagreement | Sequence[Disagreement]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        token_id = self.ids[index]
+        if token_id not in self.made:
+            self.made[token_id] = _row(token_id, self.model, self.columns, self.context)
+        return self.made[token_id]
 
 
 def _column(

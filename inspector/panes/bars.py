@@ -8,6 +8,7 @@ import numpy as np
 from textual.content import Content
 
 from engine.records import DoubleArray
+from engine.text import share as share
 from inspector.panes.figures import NOTHING
 
 FIGURE = 5
@@ -20,18 +21,6 @@ _WOULD = "▓"
 _U = "▼"
 _MANY = "░"
 """Several stretches in one cell, or survivors that are not known one by one."""
-
-
-def share(probability: float) -> str:
-    """A probability in per cent, in at most ``FIGURE`` cells; above 0 it never reads 0%."""
-    if probability <= 0.0:
-        return "0%"
-    per_cent = probability * 100
-    if per_cent < 0.005:
-        return "<.01%"
-    if per_cent < 9.995:
-        return f"{per_cent:.2f}%"
-    return f"{per_cent:.1f}%" if per_cent < 99.95 else "100%"
 
 
 def about(probability: float, slack: float) -> str:

@@ -8,8 +8,9 @@ text is never parsed, and coloured by the theme's variables (``"$bar"``, ``"on $
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar, Protocol
 
 from rich.segment import Segment
@@ -21,9 +22,12 @@ from textual.events import Click, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 from textual.style import Style
 
+from inspector.panes.frame import Frame, frame_of
+from inspector.panes.scrollbar import PaneScrollBar
 from inspector.view import RunLog, View
 
 SELECTED = "▸"
@@ -47,7 +51,11 @@ class Rows(Protocol):
 _BLANK = Content("")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+_NOTHING = (None, Size())
+"""What lines were made for that were not made, or only for something that has changed."""
+
+
+@dataclass(eq=False, slots=True)
 class _Painted:
     """A line on screen, and what it was drawn from."""
 
@@ -55,6 +63,16 @@ class _Painted:
     selected: bool
     width: int
     strip: Strip
+    frame: Frame | None = None
+    framed: Strip | None = None
+    """The strip in that frame."""
+
+
+def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Rising numbers as runs without a gap: (the first, how many)."""
+    for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0]):
+        found = [number for _, number in run]
+        yield found[0], len(found)
 
 
 def _content(text: str | Content) -> Content:
@@ -79,8 +97,9 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     # A text selection would need the text of lines that are not drawn.
     ALLOW_SELECT = False
 
-    # Without the gutter, a scrollbar that comes and goes would wrap the lines anew.
-    DEFAULT_CSS = "Pane { scrollbar-gutter: stable; }"
+    # A scrollbar that comes and goes would wrap the lines anew, and lay out the whole screen; one
+    # that has nothing to scroll is blank.
+    DEFAULT_CSS = "Pane { overflow-y: scroll; }"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="pane.up"),
@@ -110,7 +129,11 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         self._footer: Sequence[Content] = ()
         self._rows: Rows = ()
         self._followed: tuple[int, Size] | None = None
+        # What the lines were made for; and by line on screen, which row it is and what it says.
+        self._made_for: tuple[View | None, Size] = _NOTHING
+        self._in_sight: dict[int, tuple[int, Content]] = {}
         self._painted: dict[int, _Painted] = {}
+        self._frame: Frame | None = None
         self._titles: dict[str, Content] = {}
         self._styles: dict[str, Style] = {}
 
@@ -155,22 +178,40 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
                 self.action_choose()
             self.select(row)
 
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        if self._vertical_scrollbar is None:
+            bar = PaneScrollBar(name="vertical", thickness=self.scrollbar_size_vertical)
+            bar.display = False
+            self._vertical_scrollbar = bar
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar
+
     # --- drawing ------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
         self.show(self.view)
 
     def show(self, view: View) -> None:
-        """Draw this view from now on."""
+        """Draw this view from now on; a pane that is hidden does so once it is in sight."""
         self.view = view
-        self.rebuild()
+        if self.display:
+            self.rebuild()
 
     def rebuild(self) -> None:
         """Make the lines again: the view, the size or something of the pane's own has changed."""
         size = self.scrollable_content_region.size
+        if self.is_mounted and size.area:
+            self._make(size)
+            self._refresh_changed()
+        else:
+            self._made_for = _NOTHING
+
+    def _make(self, size: Size) -> None:
+        """Make the lines, the titles and all else that the view says, for a place of this size."""
         width = size.width
-        if not (self.is_mounted and size.area):
-            return
+        self._made_for = (self.view, size)
+        self._in_sight.clear()
         self._header = self.header(self.view, width)
         self._footer = self.footer(self.view, width)
         self._rows = self.rows(self.view, width, self.body_height)
@@ -188,14 +229,22 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             # Only when it moved: who scrolled away to read must not be pulled back by a record.
             self.scroll_to_row(row)
             self._followed = (row, size)
-        self._refresh_changed()
+
+    @property
+    def _up_to_date(self) -> bool:
+        """Whether the lines are those of the view and the size that there are now."""
+        view, size = self._made_for
+        return view is self.view and size == self.scrollable_content_region.size
 
     def _measure(self, width: int) -> None:
         size = Size(width, len(self._rows) + len(self._header) + len(self._footer))
-        if size != self.virtual_size:
+        before = self.virtual_size
+        if size != before:
             # Set as other attributes are, a row more would lay out the whole screen again.
             self.set_reactive(Pane.virtual_size, size)
-            self._scroll_update(size)
+            # A scrollbar is painted whole; one that is blank stays so.
+            if max(size.height, before.height) > self.scrollable_content_region.height:
+                self._scroll_update(size)
 
     def _entitle(self, name: str, title: Content) -> None:
         # Setting a title repaints the whole pane, the same title too.
@@ -205,32 +254,74 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _refresh_changed(self) -> None:
         """Repaint the lines that differ from what is on screen, and no others."""
-        width, height = self.scrollable_content_region.size
-        changed = (y for y in range(height) if self._painted_still(y, width) is None)
-        regions = [Region(0, y, width, 1) for y in changed]
-        if regions:
-            self.refresh(*regions)
+        width, height = self._made_for[1]
+        changed = [y for y in range(height) if self._painted_still(y) is None]
+        if changed:
+            self.refresh(*(Region(0, y, width, count) for y, count in _stretches(changed)))
 
     def on_resize(self, event: Resize) -> None:
-        self.rebuild()
+        if not self._up_to_date:
+            self.rebuild()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._painted.clear()
         self._styles.clear()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # A layout is painted before anybody is told of it. Made only then, the lines would be
+        # painted twice, and what was asked for would be in the second picture.
+        size = self.scrollable_content_region.size
+        if not size.area:
+            return super().render_lines(crop)
+        if not self._up_to_date:
+            self._make(size)
+        width, height = self.outer_size
+        top, below = self.gutter.top, height - self.gutter.bottom
+        frame = self._framed_now(top)
+        strips = [
+            self._in_frame(y - top, frame)
+            if top <= y < below
+            else super(Pane, self).render_lines(Region(0, y, width, 1))[0]
+            for y in crop.line_range
+        ]
+        if crop.column_span == (0, width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    def _framed_now(self, y: int) -> Frame:
+        """The frame as Textual paints it around the line ``y`` of the widget."""
+        painted = super().render_lines(Region(0, y, self.outer_size.width, 1))[0]
+        _, background = self.background_colors
+        filters = self.get_line_filters()
+        frame = frame_of(painted, self.gutter, self.visual_style, filters, background)
+        if not frame.is_same(self._frame):
+            self._frame = frame
+        assert self._frame is not None
+        return self._frame
+
+    def _in_frame(self, y: int, frame: Frame) -> Strip:
+        drawn = self._line_drawn(y)
+        if drawn.framed is None or drawn.frame is not frame:
+            drawn.frame, drawn.framed = frame, frame.around(drawn.strip)
+        return drawn.framed
+
     def render_line(self, y: int) -> Strip:
-        width = self.scrollable_content_region.width
-        drawn = self._painted_still(y, width)
+        return self._line_drawn(y).strip
+
+    def _line_drawn(self, y: int) -> _Painted:
+        drawn = self._painted_still(y)
         if drawn is None:
+            width = self._made_for[1].width
             line, selected = self._line(y)
             drawn = _Painted(line, selected, width, self._strip(line, width, selected=selected))
             self._painted[y] = drawn
-        return drawn.strip
+        return drawn
 
     def _line(self, y: int) -> tuple[Content, bool]:
         """What stands in the pane's line ``y``, and whether it is the selected row."""
-        height, above, below = self.body_height, len(self._header), len(self._footer)
+        above, below = len(self._header), len(self._footer)
+        height = max(1, self._made_for[1].height - above - below)
         if y < above:
             return self._header[y], False
         if y >= above + height:
@@ -239,15 +330,21 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         index = y - above + round(self.scroll_offset.y)
         if index >= len(self._rows):
             return _BLANK, False
-        return self._rows[index], self.SELECTABLE and index == self.selected and self.has_focus
+        at, row = self._in_sight.get(y, (-1, _BLANK))
+        if at != index:
+            row = self._rows[index]
+            self._in_sight[y] = index, row
+        return row, self.SELECTABLE and index == self.selected and self.has_focus
 
-    def _painted_still(self, y: int, width: int) -> _Painted | None:
+    def _painted_still(self, y: int) -> _Painted | None:
         """What was drawn in line ``y``, if it is what would be drawn now."""
         drawn = self._painted.get(y)
-        if drawn is None or drawn.width != width:
+        if drawn is None or drawn.width != self._made_for[1].width:
             return None
         line, selected = self._line(y)
-        return drawn if selected == drawn.selected and line.is_same(drawn.line) else None
+        if selected != drawn.selected:
+            return None
+        return drawn if line is drawn.line or line.is_same(drawn.line) else None
 
     def _strip(self, line: Content, width: int, *, selected: bool) -> Strip:
         base = self.visual_style
@@ -313,7 +410,12 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def refresh_footer(self) -> None:
         """Make the lines at the bottom again, and no others."""
-        width = self.scrollable_content_region.width
+        size = self.scrollable_content_region.size
+        if not size.area:
+            # Out of sight; it is made with all the rest.
+            self._made_for = _NOTHING
+            return
+        width = size.width
         before = len(self._footer)
         self._footer = self.footer(self.view, width)
         if len(self._footer) != before:

@@ -105,13 +105,13 @@ def _layout(blocks: int, size: int, room: int, height: int) -> tuple[Drawing, in
     by_position = max(1, room // (size + 1))
     if size + 1 <= room and -(-blocks // by_position) <= height:
         return _by_position, by_position
-    spaced = _round(room // 2)
+    spaced = even(room // 2)
     if room >= 2 and -(-blocks // spaced) <= height:
         return _spaced, spaced
-    return _tight, _round(room)
+    return _tight, even(room)
 
 
-def _round(per_row: int) -> int:
+def even(per_row: int) -> int:
     """A little less, so that lines begin at round positions."""
     if per_row <= 8:
         return max(1, per_row)

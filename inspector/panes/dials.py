@@ -18,6 +18,7 @@ from textual.events import Blur, Key, Paste
 from engine.sampling.chain import PRESETS, Chain
 from engine.sampling.stages import DIALS, STAGES, Value
 from inspector import keys
+from inspector.covered import covered
 from inspector.messages import Try
 from inspector.panes.base import Pane, Rows
 from inspector.panes.dial_rows import DialRow, columns, stage_line, titles
@@ -211,6 +212,11 @@ in use that nobody asked for.
         self.view = replace(self.view, what_if=tried)
         self._read(self.view)
         self.post_message(Try(tried))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("reset", "insert", "out", "shift") and covered(self.app):
+            return False
+        return super().check_action(action, parameters)
 
     def action_reset(self) -> None:
         """The dial as recorded; once it is, its stage: its place, or whether it is there."""

@@ -1,19 +1,19 @@
 """Tokens laid out as running text: which token stands where, whatever the cursor does.
 
 Laying out is kept apart from drawing. Appending a token wraps only the last line again, and moving
-the cursor wraps nothing.
+the cursor wraps nothing. Going to another branch lays out what it does not share.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rich.cells import cell_len
 
-from engine.records import Origin, PromptRecord, StepRecord, Token, TokenKind
+from engine.records import Origin, PromptRecord, Token, TokenKind
+from engine.step_table import StepPath
 from engine.text import IncrementalDecoder, label, visible
 from inspector.panes.cells import chop, kind_style
 from inspector.view import ROOT
@@ -26,6 +26,9 @@ sure of, the last what it gave less than one chance in a thousand.
 """
 BOLD_FROM = 5
 """From this shade on the text is bold too, so that surprise is seen without colour."""
+
+MARK_EVERY = 256
+"""Tokens after which a layout can be taken up again when another branch is shown."""
 
 CURSOR_MARKS = 2
 """Cells kept free on every line for the marks around the cursor's token."""
@@ -78,6 +81,19 @@ class Item:
     style: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """How far a text was laid out at one moment."""
+
+    items: int
+    lines: int
+    last: tuple[Run, ...]
+    """The last of the lines."""
+    cells: int
+    pending: bytes
+    """Bytes of a character that was still open."""
+
+
 class Flow:
     """The text of one prompt and one branch, in lines of at most ``width`` cells.
 
@@ -99,6 +115,8 @@ class Flow:
         for token, origin in zip(prompt.tokens, prompt.origins, strict=True):
             added = "" if origin is Origin.USER else kind_style(TokenKind.ADDED)
             self._append(Item(token, ROOT, kind_style(token.kind) or added))
+        self._marks: list[_Mark] = []
+        self._mark()
 
     @property
     def prompt_count(self) -> int:
@@ -108,18 +126,52 @@ class Flow:
         """Whether this is a layout of that prompt at that width."""
         return (self.prompt, self.width, self.boundaries) == (prompt, width, boundaries)
 
-    def extend(self, steps: Sequence[StepRecord]) -> bool:
-        """Append what ``steps`` has more than this text; False if this text is not its beginning.
+    def show(self, steps: StepPath) -> None:
+        """Have this text: what it has in common with the one that is laid out stays as it is."""
+        same = self._in_common(steps)
+        if self.prompt_count + same < len(self.items):
+            self._back_to(self.prompt_count + same)
+        rest = steps[len(self.items) - self.prompt_count :]
+        surprisals = (-rest.figures["raw_logprob"]).tolist()
+        for at, (node, surprisal) in enumerate(zip(rest.nodes, surprisals, strict=True)):
+            if not len(self.items) % MARK_EVERY:
+                self._mark()
+            token = rest.token(at)
+            style = f"{kind_style(token.kind)} {shade(level(surprisal))}"
+            self._append(Item(token, node, style.strip()))
 
-        A node has one parent, so two branches with the same last node are the same branch.
-        """
-        have = len(self.items) - self.prompt_count
-        if have > len(steps) or (have and steps[have - 1].node != self.items[-1].node):
-            return False
-        for step in steps[have:]:
-            style = f"{kind_style(step.token.kind)} {shade(level(step.surprisal))}"
-            self._append(Item(step.token, step.node, style.strip()))
-        return True
+    def _in_common(self, steps: StepPath) -> int:
+        """How many of ``steps`` are laid out already."""
+        laid_out = len(self.items) - self.prompt_count
+        shorter = min(laid_out, len(steps))
+        # A node has one parent, so two branches with the same node there are the same up to it.
+        if (
+            not shorter
+            or steps.node(shorter - 1) == self.items[self.prompt_count + shorter - 1].node
+        ):
+            return shorter
+        pairs = zip(self.items[self.prompt_count :], steps.nodes, strict=False)
+        return next(at for at, (item, node) in enumerate(pairs) if item.node != node)
+
+    def _mark(self) -> None:
+        """Remember how things stand, so that laying out can begin here again."""
+        last = tuple(self.lines[-1])
+        pending = self._decoder.pending
+        self._marks.append(_Mark(len(self.items), len(self.lines), last, self._cells, pending))
+
+    def _back_to(self, count: int) -> None:
+        """Take back what came after the last mark among the first ``count`` tokens."""
+        while self._marks[-1].items > count:
+            self._marks.pop()
+        mark = self._marks[-1]
+        del self.items[mark.items :], self.line_of[mark.items :], self.lines[mark.lines :]
+        # Only the last line is ever changed again.
+        self.lines[-1] = list(mark.last)
+        for run in mark.last:
+            self.line_of[run.index] = mark.lines - 1
+        self._cells = mark.cells
+        self._decoder = IncrementalDecoder()
+        self._decoder.feed(mark.pending)
 
     def _append(self, item: Item) -> None:
         index = len(self.items)

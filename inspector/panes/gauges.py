@@ -8,11 +8,13 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from engine.records import Ceilings, ModelFacts, StepRecord
+from engine.records import MEASURING_CURVES, Ceilings, ModelFacts, StepRecord
 from engine.roofline import reached
+from engine.step_table import StepPath, figures_of, steady
 from engine.text import visible
-from engine.timing import Speed, decode_ms, percentile
+from engine.timing import Speed, gaps_ms, percentile
 from inspector.panes.base import Pane
+from inspector.panes.cache_curves import FROM, Chart, chart_of, curve_lines, in_words
 from inspector.panes.figures import (
     Mark,
     beside,
@@ -29,9 +31,10 @@ from inspector.panes.figures import (
     rate,
     row,
     size,
+    three,
 )
 from inspector.panes.plots import Series, plot
-from inspector.panes.steps import forward, letter, step_table
+from inspector.panes.steps import forward, letter, letters, step_table
 from inspector.view import View
 
 LABEL = 10
@@ -64,6 +67,7 @@ def gauges(view: View, ceilings: Ceilings | None, stale: str = "") -> list[Gauge
         _overhead(path),
         _mbu(view.facts, path, ceilings, stale),
         *_memory(view),
+        *_cache(view),
         _steps(speed, path),
     ]
 
@@ -74,8 +78,9 @@ def _figure(text: str, reason: str) -> Content:
 
 
 def _speeds(speed: Speed, path: Sequence[StepRecord]) -> list[Gauge]:
-    gaps = decode_ms(path)
-    spread = f"p50 {ms(percentile(gaps, 0.5))}, p95 {ms(percentile(gaps, 0.95))} •" if gaps else ""
+    gaps = gaps_ms(path)
+    p50, p95 = (ms(percentile(gaps, share)) for share in (0.5, 0.95))
+    spread = f"p50 {p50}, p95 {p95} •" if len(gaps) else ""
     none_yet = "no token yet" if not path else "needs two tokens that count"
     wait = speed.end_to_end_tps
     whole = f"with the reading {rate(wait)} ƒ" if wait is not None else ""
@@ -124,13 +129,17 @@ def _this_step(step: StepRecord | None) -> Gauge:
 
 def _overhead(path: Sequence[StepRecord]) -> Gauge:
     """What a step costs beside its forward pass, on average."""
-    steps = [step.timing for step in path[1:] if step.timing.steady]
-    total = sum(t.total_ms for t in steps)
-    if not steps or total <= 0:
+    later = figures_of(path)[1:]
+    counts = steady(later)
+    totals, forwards, samples = (
+        later[name][counts] for name in ("total_ms", "forward_ms", "sample_ms")
+    )
+    total = float(totals.sum())
+    if total <= 0:
         return Gauge("overhead", nothing("needs two tokens that count"))
-    extra = sum(t.total_ms - t.forward_ms for t in steps)
-    sample = sum(t.sample_ms for t in steps) / len(steps)
-    each = extra / len(steps)
+    extra = total - float(forwards.sum())
+    sample = float(samples.mean())
+    each = extra / len(totals)
     return Gauge(
         "overhead",
         derived(percent(extra / total)),
@@ -139,9 +148,7 @@ def _overhead(path: Sequence[StepRecord]) -> Gauge:
     )
 
 
-def _mbu(
-    facts: ModelFacts | None, path: Sequence[StepRecord], ceilings: Ceilings | None, stale: str
-) -> Gauge:
+def _mbu(facts: ModelFacts | None, path: StepPath, ceilings: Ceilings | None, stale: str) -> Gauge:
     definition = "(weights + K and V so far) / time / this machine's bandwidth"
     if ceilings is None:
         return Gauge("MBU", nothing("run llm-inspect bench"), (), definition)
@@ -150,7 +157,7 @@ def _mbu(
     if facts.device.partition(":")[0] != ceilings.device:
         why = f"bench was on {ceilings.device}, this is {facts.device}"
         return Gauge("MBU", nothing(why), (), definition)
-    steps = [s for s in path[1:] if s.timing.steady]
+    steps = path[1:].only(steady(path.figures[1:]))
     found = reached(facts, steps, ceilings)
     if found is None:
         why = "needs two tokens that count" if not steps else "the cache's size is not known"
@@ -187,8 +194,26 @@ def _memory(view: View) -> list[Gauge]:
     ]
 
 
+def _cache(view: View) -> list[Gauge]:
+    """What the KV cache is worth, where that was measured, is being, or had better be."""
+    now, chart = view.log.loading, chart_of(view)
+    if now is not None and now.phase == MEASURING_CURVES:
+        share = f" {now.fraction * 100:.0f}%" if now.fraction is not None else ""
+        return [Gauge("cache", nothing(f"measuring{share}: {visible(now.detail)}"))]
+    definition = "time of a token without a cache / with one, at the longest text measured"
+    if chart is not None:
+        ratio = chart.ratio
+        figure = _figure(f"{three(ratio)} ×" if ratio is not None else "—", "no time was measured")
+        length = plural(chart.curves.lengths[-1], "token")
+        notes = (in_words(chart), f"faster with it, at {length}", "faster with it")
+        return [Gauge("cache", figure, notes, definition)]
+    if view.facts is not None and not view.facts.keeps_cache:
+        return [Gauge("cache", nothing("off: C times this text with one too"), (), definition)]
+    return []
+
+
 def _steps(speed: Speed, path: Sequence[StepRecord]) -> Gauge:
-    counted = len(decode_ms(path))
+    counted = len(gaps_ms(path))
     out = [
         plural(number, what)
         for number, what in (
@@ -212,17 +237,15 @@ def _steps(speed: Speed, path: Sequence[StepRecord]) -> Gauge:
 
 def latency(path: Sequence[StepRecord]) -> Series:
     """Time of each step after the first token's, whose wait is TTFT."""
-    later = path[1:]
-    skipped = {i: letter(step.timing) for i, step in enumerate(later) if not step.timing.steady}
-    times = [step.timing.total_ms for step in later]
+    later = figures_of(path)[1:]
     return Series(
         "latency",
         "step latency",
-        times,
+        later["total_ms"],
         ms,
         Mark.MEASURED,
         "$phase-prefill",
-        skipped,
+        letters(later),
         first_step=2,
         nearby=True,
     )
@@ -230,8 +253,8 @@ def latency(path: Sequence[StepRecord]) -> Series:
 
 def entropies(path: Sequence[StepRecord]) -> tuple[Series, Series]:
     """How undecided the model was, and how undecided the chain left it."""
-    raw = [step.entropy_raw for step in path]
-    final = [step.entropy_final for step in path]
+    figures = figures_of(path)
+    raw, final = figures["entropy_raw"], figures["entropy_final"]
     return (
         Series("entropy", "entropy of the model", raw, nats, Mark.DERIVED, "$bar", {}),
         Series(" final", "entropy after the chain", final, nats, Mark.DERIVED, "$secondary", {}),
@@ -248,29 +271,39 @@ def gauge_lines(
     shown = gauges(view, ceilings, stale)
     raw, final = entropies(view.path)
     series = (latency(view.path), raw, final)
+    chart = chart_of(view)
     if width >= TWO_COLUMNS:
         left = max(38, min(78, width // 2))
         right_width = width - left - 2
         lines = _figures(shown, left, height)
         if height >= TABLE_FROM:
             lines += [Content(""), *step_table(view.path, left, height - len(lines) - 1)]
-        return beside(lines, _plots(series, right_width, max(len(series), height)), left)
+        room = max(len(series), height)
+        return beside(lines, _plots(series, right_width, room, chart), left)
     lines = _figures(shown, width, 0)
     spare = height - len(lines)
     if spare >= len(series):
-        return [*lines, *_plots(series, width, spare)]
+        return [*lines, *_plots(series, width, spare, chart)]
     # The plots stay in sight, and as many of the figures as there is room for beside them.
     head = max(3, height - len(series))
     return [*lines[:head], *_plots(series, width, len(series)), *lines[head:]]
 
 
-def _plots(series: Sequence[Series], width: int, height: int) -> list[Content]:
-    """All of them below each other in ``height`` lines; what is left over goes to the first."""
-    each, more = divmod(height, len(series))
+def _plots(
+    series: Sequence[Series], width: int, height: int, chart: Chart | None = None
+) -> list[Content]:
+    """All of them below each other in ``height`` lines; what is left over goes to the first.
+
+    ``chart``, behind the first, is drawn only as a whole: the others then make room.
+    """
+    curves: list[Content] = []
+    if chart is not None:
+        equal = height // (len(series) + 1)
+        curves = curve_lines(chart, width, equal if equal >= FROM else height - len(series))
+    each, more = divmod(height - len(curves), len(series))
     rooms = [each + more, *[each] * (len(series) - 1)]
-    return [
-        line for one, room in zip(series, rooms, strict=True) for line in plot(one, width, room)
-    ]
+    drawn = [plot(one, width, room) for one, room in zip(series, rooms, strict=True)]
+    return [line for lines in (drawn[0], curves, *drawn[1:]) for line in lines]
 
 
 def _figures(shown: Sequence[Gauge], width: int, height: int) -> list[Content]:

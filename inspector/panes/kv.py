@@ -1,131 +1,103 @@
-"""The KV cache: what it costs a token, and how its blocks fill up.
-
-The blocks are logical for now: sixteen positions each, counted off from the first. Where they come
-from is ``logical_blocks`` alone; the drawing does not know.
-"""
+"""The KV cache: the pool of blocks, where the cursor's text lies in it, and what it costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import Leave, MouseMove
 
-from engine.records import KVState
-from inspector.panes.base import Pane
-from inspector.panes.blocks import Block, grid, key
-from inspector.panes.figures import beside, cut, fit, heading, legend, muted, plural, size
-from inspector.panes.kv_figures import figures, lengths
+from inspector.messages import GoTo
+from inspector.panes.base import Pane, Rows
+from inspector.panes.figures import plural, size
+from inspector.panes.kv_branch import Place, trees_of
+from inspector.panes.kv_detail import block_lines, last_node
+from inspector.panes.kv_layout import KVRows, kv_rows
+from inspector.panes.kv_logical import state
+from inspector.panes.kv_pool import PoolLook, pool_look
 from inspector.view import View
 
-TWO_COLUMNS = 76
-LEFT = 46
-MAP_FROM = 14
-
-
-# --- the state that is looked at ------------------------------------------------------------
-
-
-def state(view: View) -> KVState | None:
-    """The cache after the pass that the cursor's token was drawn from."""
-    if view.step is not None:
-        return view.step.kv
-    return view.prefill.kv if view.prefill is not None else None
-
-
-def logical_blocks(kv: KVState, prompt_tokens: int) -> list[Block]:
-    """The positions read so far, counted off in blocks of ``kv.block_size``.
-
-    Positions that are no longer stored are the oldest ones.
-    """
-    lost = max(0, kv.seen - kv.stored)
-    blocks = []
-    for start in range(0, kv.seen, kv.block_size):
-        end = min(start + kv.block_size, kv.seen)
-        gone = max(start, min(lost, end))
-        prompt = max(gone, min(prompt_tokens, end))
-        blocks.append(
-            Block(kv.block_size, gone - start, prompt - gone, end - prompt, end == kv.seen)
-        )
-    return blocks
-
-
-def free_blocks(kv: KVState, context: int | None) -> int:
-    """How many more blocks the model's context has room for; 0 when it is not known."""
-    if context is None:
-        return 0
-    return max(0, -(-context // kv.block_size) - -(-kv.seen // kv.block_size))
-
-
-# --- the picture ----------------------------------------------------------------------------
-
-
-def picture(view: View, width: int, height: int) -> list[Content]:
-    """The blocks, in at most ``height`` lines (three at least)."""
-    kv, facts = state(view), view.facts
-    if kv is None:
-        return [heading("Logical blocks", width), cut(muted("none: nothing read yet"), width)]
-    if kv.stored == 0 < kv.seen:
-        return [heading("Logical blocks", width), cut(muted("n/a  it keeps no positions"), width)]
-    prompt = len(view.prompt.tokens) if view.prompt is not None else 0
-    blocks = logical_blocks(kv, prompt)
-    free = free_blocks(kv, facts.context_length if facts is not None else None)
-    lines = [heading(_title(kv, blocks, free, width), width)]
-    foot = [key(width, lost=kv.stored < kv.seen)] if height >= 4 else []
-    rows = max(1, height - 1 - len(foot))
-    if rows < MAP_FROM or not free:
-        return [*lines, *grid(blocks, free, width, rows), *foot]
-    # With so much room the newest blocks by position, and all that there can be, a cell each.
-    near = grid(blocks, free, width, rows // 2, spare=1)
-    rest = rows - len(near) - 2
-    whole = grid(blocks, free, width, rest, whole=True)
-    title = f"The whole context: {len(blocks) + free:,} blocks"
-    return [*lines, *near, *foot, Content(""), heading(title, width), *whole]
-
-
-def _title(kv: KVState, blocks: Sequence[Block], free: int, width: int) -> str:
-    last = f"newest {blocks[-1].size - blocks[-1].free}/{kv.block_size}" if blocks else "empty"
-    of = f" of {len(blocks) + free:,}" if free else ""
-    return fit(
-        width - 2,
-        Content(f"Logical blocks of {kv.block_size}: {len(blocks):,}{of} in use, {last} filled"),
-        Content(f"Logical blocks: {len(blocks):,}{of}, {last}"),
-        Content(f"Logical blocks: {len(blocks):,}{of}"),
-        Content("Blocks"),
-    ).plain
-
-
-# --- the pane -------------------------------------------------------------------------------
-
-
-def kv_lines(view: View, width: int, height: int) -> list[Content]:
-    """The whole pane."""
-    if width >= TWO_COLUMNS:
-        left = max(LEFT, min(64, width * 2 // 5))
-        head, rest = figures(view, state(view), left)
-        lines = head + rest
-        if height > len(lines) + 1:
-            lines += [legend(left)]
-        if height > len(lines) + 8:
-            lines += [Content(""), *lengths(view.facts, state(view), left)]
-        right = width - left - 2
-        return beside(lines, picture(view, right, max(height, 3)), left)
-    head, rest = figures(view, state(view), width)
-    spare = height - len(head) - len(rest)
-    if spare >= 4:
-        foot = [legend(width)] if spare >= 7 else []
-        return [*head, *rest, *picture(view, width, spare - len(foot)), *foot]
-    return [*head, *picture(view, width, max(3, height - len(head))), *rest, legend(width)]
+_DETAILS_FROM = 7
+"""The pane's height from which the chosen block is told about below."""
 
 
 class KVPane(Pane):
-    """The KV cache at the cursor."""
+    """The KV cache at the cursor. A click or enter on a block posts ``GoTo`` with its last node.
+
+    The chosen block is the one that the cursor's newest position is in, until another is chosen;
+    the one under the mouse comes before it.
+    """
 
     NAME: ClassVar[str] = "KV cache"
     SHORT: ClassVar[str] = "KV"
+    HELP = """
+The grid is the pool of blocks that K and V lie in, in the pool's own order. **█** is part of the
+text that led to the cursor's token, **▓** of a branch that is held, **░** of one that nobody holds:
+it stays until its room is needed, oldest first. A low block is part-filled, a digit is how many
+branches share it (**+**: ten or more), **·** is free, **×** free because it was thrown out.
 
-    def rows(self, view: View, width: int, height: int) -> list[Content]:
-        return kv_lines(view, width, height)
+**[** and **]** choose the block before and after, **↑** and **↓** one a line up or down, and so
+does the mouse; the lines below say what it holds. **enter**, or a click, goes to its last token.
+**pgup** and **pgdn** scroll.
+
+*table* is where each logical block lies: in one piece it is read as a view, without a copy.
+*unpaged* is what a reservation of the whole context in one piece would waste instead.
+"""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "left_square_bracket",
+            "block(-1)",
+            "Block before",
+            show=False,
+            key_display="[",
+            id="kv.block-before",
+        ),
+        Binding(
+            "right_square_bracket",
+            "block(1)",
+            "Block after",
+            show=False,
+            key_display="]",
+            id="kv.block-after",
+        ),
+    ]
+
+    def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
+        super().__init__(id=id, number=number)
+        self._trees = trees_of(self.view.log)
+        self._look: PoolLook | str = ""
+        self._source: tuple[object, ...] = ()
+        self._lines: KVRows | None = None
+        self._picked: Place | None = None
+        self._under_mouse: Place | None = None
+        self._cursor: int | None = None
+
+    # --- lines ----------------------------------------------------------------------------------
+
+    def header(self, view: View, width: int) -> Sequence[Content]:
+        # The first hook that is asked: what the others need is found here.
+        if view.log.parents is not self._trees.nodes.parents:
+            self._trees = trees_of(view.log)
+        source = (view.pool, view.prompt, view.prefill, view.step, self._trees)
+        if source != self._source:
+            self._look, self._source = pool_look(view, self._trees), source
+        if view.cursor != self._cursor:
+            # The choice goes with the cursor.
+            self._cursor, self._picked = view.cursor, None
+        return ()
+
+    def rows(self, view: View, width: int, height: int) -> Rows:
+        self._lines = kv_rows(view, width, height, self._look, self.chosen)
+        return self._lines
+
+    def footer(self, view: View, width: int) -> Sequence[Content]:
+        height, place, look = self.scrollable_content_region.height, self.chosen, self._look
+        if isinstance(look, str) or place is None or height < _DETAILS_FROM:
+            return ()
+        return block_lines(view, look, place, width)
 
     def subtitle(self, view: View) -> str:
         kv = state(view)
@@ -133,3 +105,88 @@ class KVPane(Pane):
             return ""
         held = plural(kv.stored, "position")
         return held if kv.nbytes is None else f"{held} · {size(kv.nbytes)}"
+
+    # --- the chosen block -------------------------------------------------------------------------
+
+    @property
+    def chosen(self) -> Place | None:
+        """The block that is told about."""
+        look = self._look
+        if isinstance(look, str):
+            return None
+        newest = look.cursor.newest(look.pool.block_size)
+        for place in (self._under_mouse, self._picked):
+            # The pool may have become another one since.
+            if place is not None and _is_in(look, place):
+                return place
+        return newest
+
+    def choose(self, place: Place | None) -> None:
+        """Choose a block and bring it into sight."""
+        if place is None:
+            return
+        self._picked, self._under_mouse = place, None
+        self.rebuild()
+        row = self._lines.row_of(place) if self._lines is not None else None
+        if row is not None:
+            self.scroll_to_row(row)
+
+    def action_block(self, by: int) -> None:
+        """Choose the block before or after."""
+        if self._lines is not None:
+            self.choose(self._lines.beside(self.chosen, by))
+
+    def action_move(self, by: int) -> None:
+        place = self._lines.below(self.chosen, by) if self._lines is not None else None
+        if place is None:
+            super().action_move(by)
+        else:
+            self.choose(place)
+
+    def action_page(self, by: int) -> None:
+        self.scroll_relative(y=by * max(1, self.body_height - 1), animate=False)
+
+    def action_first(self) -> None:
+        self.scroll_home(animate=False)
+        if self._lines is not None:
+            self.choose(self._lines.outermost(last=False))
+
+    def action_last(self) -> None:
+        if self._lines is not None:
+            self.choose(self._lines.outermost(last=True))
+
+    def action_choose(self) -> None:
+        look, place = self._look, self.chosen
+        if isinstance(look, str) or place is None:
+            return
+        node = last_node(self.view, look, place)
+        if node is not None:
+            self.post_message(GoTo(node))
+
+    # --- the mouse --------------------------------------------------------------------------------
+
+    def _hover(self, place: Place | None) -> None:
+        if place != self._under_mouse:
+            self._under_mouse = place
+            self.rebuild()
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        offset = event.get_content_offset(self)
+        inside = offset is not None and offset.y < self.body_height
+        if self._lines is None or offset is None or not inside:
+            self._hover(None)
+            return
+        self._hover(self._lines.block_at(offset.y + round(self.scroll_offset.y), offset.x))
+
+    def on_leave(self, event: Leave) -> None:
+        self._hover(None)
+
+    def clicked(self, row: int, x: int) -> None:
+        place = self._lines.block_at(row, x) if self._lines is not None else None
+        if place is not None:
+            self.choose(place)
+            self.action_choose()
+
+
+def _is_in(look: PoolLook, place: Place) -> bool:
+    return place.group < len(look.groups) and place.block < len(look.groups[place.group].kind)

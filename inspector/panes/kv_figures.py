@@ -56,15 +56,19 @@ def formula(facts: ModelFacts) -> tuple[str, str] | None:
 
 
 def figures(view: View, kv: KVState | None, width: int) -> tuple[list[Content], list[Content]]:
-    """What the cache holds and costs: the two most important figures, and the rest."""
+    """What the cache holds and costs: the most important figures, and the rest."""
     facts = view.facts
     each = per_token(facts, kv)
-    head = [*_now(facts, kv, width), *_measured(facts, kv, each, width)]
+    now, sizes = _now(facts, kv, width), _measured(facts, kv, each, width)
+    this_pass = labelled("this pass", LABEL, width, *_pass(view, kv))
     rest = []
     if facts is not None:
+        in_8_bits = view.pool is not None and view.pool.quantized
         rest += _expected(facts, each, width)
-        rest += _heads(facts, width)
-    rest.append(labelled("this pass", LABEL, width, *_pass(view, kv)))
+        rest += _heads(facts, width, each if in_8_bits else None)
+    # With a pool, what the pass moved there is news.
+    head = [*now, *sizes] if view.pool is None else [*now, this_pass, *sizes]
+    rest += [this_pass] if view.pool is None else []
     if facts is not None:
         rest.append(_full(facts, kv, each, width))
     return head, rest
@@ -127,7 +131,8 @@ def _expected(facts: ModelFacts, each: float | None, width: int) -> list[Content
     return lines
 
 
-def _heads(facts: ModelFacts, width: int) -> list[Content]:
+def _heads(facts: ModelFacts, width: int, eight_bits: float | None) -> list[Content]:
+    """``eight_bits``: the bytes of a token where K and V are kept in 8 bits."""
     if not facts.kv_heads or not facts.query_heads:
         return [_line("heads", width, muted("n/a  no attention heads"))]
     group = facts.query_heads / facts.kv_heads
@@ -144,7 +149,7 @@ def _heads(facts: ModelFacts, width: int) -> list[Content]:
             Content(f"{facts.query_heads}q {facts.kv_heads}kv {facts.layers}L"),
         )
     ]
-    expected = facts.kv_bytes_per_token_expected
+    expected = facts.kv_bytes_per_token_expected or eight_bits
     if expected is not None and group != 1:
         times = f"{group:.3g}×"
         whole = f"{facts.query_heads} K/V heads: {times}"
@@ -174,9 +179,39 @@ def _pass(view: View, kv: KVState | None) -> list[Content]:
         # Nothing ran, so the cache is as the last pass left it, which may be another branch's.
         elsewhere = "; the cache is another branch's" if kv.seen != view.step.position else ""
         return [Content(f"none: the logits were kept{elsewhere}"), Content(f"none{elsewhere}")]
-    parts = f"{count(kv.cached)} cached + {count(kv.computed)} computed"
+    sums = _sums(kv)
+    moved = _moved(view, kv)
+    if not moved:
+        return sums
+    gap = Content("; ")
+    everything, first, short = gap.join(one for one, _ in moved), moved[0][0], moved[0][1]
+    variants = [one + gap + everything for one in sums]
+    return [*variants, *(one + gap + end for end in (first, short) for one in sums[1:]), sums[-1]]
+
+
+def _sums(kv: KVState) -> list[Content]:
+    """What the pass found and what it read, long and short."""
     total = kv.cached + kv.computed
-    return [Content(f"{parts} = {plural(total, 'position')}"), Content(parts)]
+    parts = f"{count(kv.cached)} cached + {count(kv.computed)} computed"
+    tight = f"{count(kv.cached)} + {count(kv.computed)} = {count(total)}"
+    return [Content(f"{parts} = {plural(total, 'position')}"), Content(parts), Content(tight)]
+
+
+def _moved(view: View, kv: KVState) -> list[tuple[Content, Content]]:
+    """What the pass had to do besides reading, long and short; the most telling first."""
+    words = []
+    if view.step is not None and view.step.timing.reread:
+        why = "not all of it was there" if kv.computed > 1 else "for its logits"
+        words.append((f"read again: {why}", "read again", "$warning"))
+    if kv.evicted_blocks:
+        gone = f"{plural(kv.evicted_blocks, 'block')} evicted"
+        words.append((gone, gone, "$warning"))
+    if kv.copied_blocks:
+        copied = f"{plural(kv.copied_blocks, 'block')} copied"
+        words.append((copied, copied, ""))
+    return [
+        (Content.styled(long, style), Content.styled(short, style)) for long, short, style in words
+    ]
 
 
 LENGTHS = (1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)

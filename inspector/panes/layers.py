@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from textual.content import Content
 
@@ -69,6 +70,12 @@ def split(layers: Sequence[LayerTime], whole_ms: float) -> tuple[float, float, f
 
 def layer_lines(chunks: Sequence[PrefillChunk], width: int, height: int) -> list[Content]:
     """The split of the time and a bar a layer; in columns where ``height`` asks for it."""
+    return list(_layer_lines(tuple(chunks), width, height))
+
+
+# Read once, shown at every step.
+@lru_cache(maxsize=4)
+def _layer_lines(chunks: tuple[PrefillChunk, ...], width: int, height: int) -> list[Content]:
     layers = total_layers(chunks)
     lines = [heading("Where the reading went", width)]
     if not layers:

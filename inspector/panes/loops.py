@@ -22,7 +22,7 @@ def loop_at(view: View) -> Loop | None:
 @lru_cache(maxsize=32)
 def _loop(log: RunLog, step: StepRecord) -> Loop | None:
     path = log.path(step.node)
-    ids = [step.token.id for step in path[-WINDOW:]]
+    ids = path[-WINDOW:].token_ids
     prompt = log.prompt.ids if log.prompt is not None else ()
     before = len(prompt) + len(path) - len(ids)
     if len(ids) < WINDOW:

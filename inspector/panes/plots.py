@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
 from textual.content import Content
 
 from engine.timing import percentile
 from inspector.panes.figures import MEANING, MUTED, Mark, cut, fit, muted, padded, right
-from inspector.panes.sparks import NOT_FINITE, chart, dots, finite, spark
+from inspector.panes.sparks import NOT_FINITE, chart, dots, spark
 
 CHART_FROM = 4
 AXIS = 10
@@ -29,7 +32,7 @@ class Series:
 
     name: str
     title: str
-    values: Sequence[float]
+    values: Sequence[float] | NDArray[np.float64]
     text: Callable[[float | None], str]
     mark: Mark
     style: str
@@ -48,15 +51,23 @@ class Series:
             first_step=self.first_step + drop,
         )
 
-    @property
-    def counted(self) -> list[float]:
+    @cached_property
+    def counted(self) -> NDArray[np.float64]:
         """The values that are in the figures: not skipped, and finite."""
-        return finite(v for i, v in enumerate(self.values) if i not in self.skipped)[0]
+        values = np.asarray(self.values, np.float64)
+        counts = np.isfinite(values)
+        counts[list(self.skipped)] = False
+        return values[counts]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest value that is in the figures, of which there are some."""
+        return float(self.counted.min()), float(self.counted.max())
 
 
 def plot(series: Series, width: int, height: int) -> list[Content]:
     """The series in at most ``height`` lines; the newest steps where ``width`` is not enough."""
-    if not series.values:
+    if not len(series.values):
         return [cut(padded(muted(series.name), AXIS) + muted("—  no step yet"), width)]
     if height <= 1:
         return [_line(series, width)]
@@ -70,10 +81,10 @@ def _line(series: Series, width: int) -> Content:
     """``latency  ▃▃▄w▃  41.0 ms – 52.3 ms •``: all in one line."""
     room = max(1, width - AXIS)
     head = padded(muted(series.name), AXIS)
-    counted = series.tail(room).counted
+    tail = series.tail(room)
     notes = [Content("")]
-    if counted:
-        low, high = series.text(min(counted)), series.text(max(counted))
+    if len(tail.counted):
+        low, high = map(series.text, tail.bounds)
         notes = [_marked(series, f"  {low} – {high}"), _marked(series, f"  to {high}"), *notes]
     for note in notes:
         left = room - note.cell_length
@@ -91,10 +102,10 @@ def _stats(series: Series, width: int) -> Content:
     """Title, least, median and most of the whole series, and what was left out of it."""
     title, name = Content.styled(series.title, "bold"), Content.styled(series.name, "bold")
     counted = series.counted
-    if not counted:
+    if not len(counted):
         return cut(title + muted("  —  no value to show"), width)
     text = series.text
-    low, middle, high = min(counted), percentile(counted, 0.5), max(counted)
+    (low, high), middle = series.bounds, percentile(counted, 0.5)
     spread = _marked(series, f"  {text(low)} – {text(high)}")
     median = _marked(series, f"  {text(low)} – {text(high)}, median {text(middle)}")
     lost = len(series.values) - len(counted)
@@ -104,12 +115,15 @@ def _stats(series: Series, width: int) -> Content:
 
 def spark_row(series: Series) -> str:
     """One character a step: letters for what was left out."""
-    cells = spark(_drawn(series), max(series.counted, default=0.0))
+    cells = spark(_drawn(series), series.bounds[1] if len(series.counted) else 0.0)
     return _lettered(series, cells)
 
 
 def _drawn(series: Series) -> list[float | None]:
-    return [None if i in series.skipped else value for i, value in enumerate(series.values)]
+    drawn: list[float | None] = np.asarray(series.values, np.float64).tolist()
+    for index in series.skipped:
+        drawn[index] = None
+    return drawn
 
 
 def _lettered(series: Series, cells: str) -> str:
@@ -135,17 +149,17 @@ def _chart(series: Series, width: int, height: int) -> list[Content]:
     """A scale at the left, the steps' numbers below, and the values in between."""
     room = width - AXIS - 1
     shown = series.tail(max(1, room))
-    counted = shown.counted
-    if room < LEAST or not counted:
+    if room < LEAST or not len(shown.counted):
         return [_wide(spark_row(series.tail(width)), series.tail(width), width)]
     tall = height - 1
+    least, most = shown.bounds
     if series.nearby:
-        low, high = bounds(min(counted), max(counted))
+        low, high = bounds(least, most)
         rows = dots(_stretched(shown, room), tall, low, high)
         rows[-1] = _letters_under(shown, rows[-1], room)
         drawn = [Content.styled(row, series.style) for row in rows]
     else:
-        low, high = 0.0, bounds(0.0, max(counted))[1] if max(counted) > 0 else 1.0
+        low, high = 0.0, bounds(0.0, most)[1] if most > 0 else 1.0
         rows = chart(_drawn(shown), tall, high)
         rows[-1] = _lettered(shown, rows[-1])
         drawn = [_wide(row, shown, room) for row in rows]

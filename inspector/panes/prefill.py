@@ -27,6 +27,7 @@ from inspector.panes.figures import (
     right,
     row,
 )
+from inspector.panes.kv_prefix import prefix_short
 from inspector.panes.layers import layer_lines
 from inspector.panes.sparks import bar, placed
 from inspector.view import View
@@ -53,6 +54,7 @@ def prefill_lines(view: View, width: int, height: int) -> list[Content]:
     head = [*_sum(parts, total, width), *_progress(view, width)]
     lines = waterfall(parts, view.prefill, left)
     lines += _rates(view.prefill, view.speed.prefill_tps, left)
+    lines += prefix_short(view, left, LABEL)
     lines += _load(view, total, left)
     if any(chunk.warmup for chunk in chunks):
         lines.append(cut(muted("w: warm-up, the first pass of its shape"), left))

@@ -15,9 +15,9 @@ import numpy as np
 from engine.records import KINDS, DenseLogits, Draw, StepRecord, Token, TokenKind, Vocabulary
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Candidates, Chain, Ladder
+from engine.sampling.head import TailMissing, over_head
 from engine.sampling.stages import StageContext
 from inspector.panes.bars import share
-from inspector.panes.head import TailMissing, over_head
 from inspector.panes.partial import Partial
 from inspector.panes.rungs import Recorded, Rungs, Whole
 from inspector.view import RunLog, View
@@ -57,7 +57,7 @@ def context_of(view: View, step: StepRecord) -> StageContext:
     parent = view.log.nodes.get(step.parent)
     return StageContext(
         prompt_ids=view.prompt.ids if view.prompt is not None else (),
-        output_ids=tuple(one.token.id for one in view.path[:-1]),
+        output_ids=tuple(view.path[:-1].token_ids),
         stop_ids=frozenset(view.facts.stop_ids if view.facts is not None else ()),
         seed=step.seed,
         state=parent.state if parent is not None else {},

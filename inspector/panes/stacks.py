@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from textual.content import Content
 from engine.records import DenseLogits, StepRecord
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Chain, SpecError
-from engine.sampling.stacks import compare_stacks
+from engine.sampling.stacks import StackComparison, compare_stacks
 from engine.sampling.stages import Value, spelled
 from engine.text import visible
 from inspector.panes.base import Pane, Rows
@@ -20,6 +21,7 @@ from inspector.panes.figures import cut, muted
 from inspector.panes.rerun import WAITING, context_of, token_of
 from inspector.panes.stack_rows import (
     Compared,
+    Namer,
     order_line,
     parting_line,
     parting_titles,
@@ -49,6 +51,27 @@ def _compared(
         for one in found.columns
     )
     return Compared(found, draws)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parting:
+    """A line for each token that they part on, made when it comes into sight."""
+
+    found: StackComparison
+    name: Namer
+    width: int
+
+    def __len__(self) -> int:
+        shown = len(self.found.disagreements)
+        return shown + (self.found.disagreeing > shown)
+
+    def __getitem__(self, index: int) -> Content:
+        found = self.found
+        shown = len(found.disagreements)
+        if index == shown:
+            return muted(f" and {found.disagreeing - shown:,} less likely ones")
+        row = found.disagreements[index]
+        return parting_line(row, found.columns, self.name(row.token_id), self.width)
 
 
 class StacksPane(Pane):
@@ -97,14 +120,9 @@ back to the ladder.
         if isinstance(self._compared, str):
             return [muted(f" {self._compared}")]
         found = self._compared.found
-        name = partial(token_of, view)
-        lines = [
-            parting_line(row, found.columns, name(row.token_id), width)
-            for row in found.disagreements
-        ]
-        if found.disagreeing > len(lines):
-            lines.append(muted(f" and {found.disagreeing - len(lines):,} less likely ones"))
-        return lines or [muted(" all keep the same tokens")]
+        if not found.disagreements:
+            return [muted(" all keep the same tokens")]
+        return _Parting(found, partial(token_of, view), width)
 
     def footer(self, view: View, width: int) -> Sequence[Content]:
         if isinstance(self._compared, str) or self.scrollable_content_region.height < _TALL:

@@ -74,6 +74,7 @@ _SHORTENED = (
     ("state", 1),
     ("model", 1),
     ("seed", 1),
+    ("kv", 1),
     ("device", 3),
     ("model", 2),
     ("branch", 2),
@@ -106,6 +107,8 @@ def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
         name = visible(view.facts.name)
         parts["model"] = Part((name, cut(Content(name), SHORT_NAME).plain, ""), "bold")
         parts["device"] = Part(_device(view.facts))
+        if (kept := view.facts.kv_storage) is not None and kept.unusual:
+            parts["kv"] = Part((kept.unusual, ""), "$warning")
     if view.settings is not None:
         seed, preset = view.settings.seed, view.settings.preset
         drawn = view.step.seed if view.step is not None else seed

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+import numpy as np
 from textual.content import Content
 
 from engine.records import StepRecord, StepTiming
+from engine.step_table import Figures, steady
 from engine.text import visible_bytes
 from inspector.panes.figures import MUTED, NOTHING, cut, heading, ms, muted, right
 
@@ -24,6 +26,8 @@ COLUMNS = (
     ("entropy", 9),
     ("final", 7),
 )
+KINDS = {"warmup": "w", "reused": "r", "reread": "b"}
+"""Why a step is in no average, by the field of its timing that says so: the first that holds."""
 TOKEN = 12
 """Cells that a token's text must have to be shown at all."""
 
@@ -65,7 +69,17 @@ def _texts(number: int, step: StepRecord) -> tuple[str, ...]:
 
 def letter(timing: StepTiming) -> str:
     """Why a step is in no average, as one letter; nothing for one that is."""
-    return "w" if timing.warmup else "r" if timing.reused else "b" if timing.reread else ""
+    return next((one for name, one in KINDS.items() if getattr(timing, name)), "")
+
+
+def letters(figures: Figures) -> dict[int, str]:
+    """The letters of the steps that are in no average, by their place among these."""
+    left_out = np.flatnonzero(~steady(figures)).tolist()
+    kinds = zip(*(figures[name][left_out].tolist() for name in KINDS), strict=True)
+    return {
+        at: next(one for one, is_so in zip(KINDS.values(), kind, strict=True) if is_so)
+        for at, kind in zip(left_out, kinds, strict=True)
+    }
 
 
 def forward(step: StepRecord) -> str:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from textual.content import Content
 
 from engine.records import Origin, PromptRecord, StepRecord, Token, TokenKind
+from engine.step_table import StepPath
 from inspector.messages import GoTo
 from inspector.panes.base import Pane, Rows
 from inspector.panes.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
@@ -78,7 +79,7 @@ class TokenRows:
     """The rows of the prompt and one branch, made one by one when they are asked for."""
 
     prompt: PromptRecord
-    steps: Sequence[StepRecord]
+    steps: StepPath
     cursor: int
     """The index of the cursor's row; at the root, of the prompt's last token."""
     columns: tuple[Column, ...]
@@ -89,7 +90,7 @@ class TokenRows:
     def node(self, row: int) -> int:
         """The node to go to for a row: the root for all of the prompt."""
         at = row - len(self.prompt.tokens)
-        return ROOT if at < 0 else self.steps[at].node
+        return ROOT if at < 0 else self.steps.node(at)
 
     def __getitem__(self, row: int) -> Content:
         at = row - len(self.prompt.tokens)
@@ -133,10 +134,8 @@ def token_rows(view: View, width: int) -> TokenRows | None:
     """The table at this width; None before there is a prompt."""
     if view.prompt is None:
         return None
-    ahead = view.ahead
-    outputs = len(view.path)
-    steps = [*view.path, *ahead]
-    return TokenRows(view.prompt, steps, len(view.prompt.tokens) + outputs - 1, columns(width))
+    cursor = len(view.prompt.tokens) + len(view.path) - 1
+    return TokenRows(view.prompt, view.branch, cursor, columns(width))
 
 
 @lru_cache(maxsize=4)

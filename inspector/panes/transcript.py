@@ -132,13 +132,11 @@ def transcript(
     prompt = view.prompt
     if prompt is None:
         return None
-    outputs, ahead = len(view.path), view.ahead
-    steps = [*view.path, *ahead] if ahead else view.path
-    if flow is None or not flow.serves(prompt, width, boundaries) or not flow.extend(steps):
+    if flow is None or not flow.serves(prompt, width, boundaries):
         flow = Flow(prompt, width, boundaries=boundaries)
-        flow.extend(steps)
-    step = view.step
-    end = f"■ {step.stop.detail}" if step is not None and step.stop and not ahead else ""
+    flow.show(view.branch)
+    step, outputs = view.step, len(view.path)
+    end = f"■ {step.stop.detail}" if step is not None and step.stop and not view.ahead else ""
     return Transcript(flow, flow.prompt_count + outputs - (1 if outputs else 0.5), end)
 
 

@@ -32,6 +32,12 @@ USABLE = (40, 12)
 """Below this size there is only a message."""
 
 
+class Body(Container):
+    """Where the panes are; they cover it whole, so it is painted as what costs least."""
+
+    BLANK = True
+
+
 class DebuggerScreen(Screen[None]):
     """All panes of one run."""
 
@@ -51,10 +57,11 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         super().__init__()
         self._view = View(RunLog())
         self._layout = Layout()
+        self._wide: bool | None = None
 
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
-        with Container(id="body"):
+        with Body(id="body"):
             panes = {name: pane(id=name, number=at) for at, (name, pane) in enumerate(PANES, 1)}
             panes[DIALS] = DialsPane(id=DIALS, number="s")
             for name in (name for place in PLACES for name in place if name in panes):
@@ -67,6 +74,8 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def on_mount(self) -> None:
         self._lay_out()
+        # A recording is there before the panes are.
+        self._show_panes()
 
     # --- layout -----------------------------------------------------------------------------------
 
@@ -84,20 +93,45 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             self.query_one("#too-small", Static).update(
                 Content(f"{width}x{height} is too small: llm-inspect needs {wanted}")
             )
-        shown = self._layout.visible(wide=wide, tall=height >= TALL)
-        dials = self.query_one(DialsPane)
-        # Beside the ladder where there is room, else above what it turns.
-        body, above = self.query_one("#body"), self.query_one(LadderPane)
+        self._place_dials(wide)
+        self._open(self._layout.visible(wide=wide, tall=height >= TALL))
+        self._zoom(self._layout.zoomed, wide)
+        # Which panes have a place is known only then.
+        self.call_after_refresh(self._ask_for_dense)
+
+    def _place_dials(self, wide: bool) -> None:
+        """Beside the ladder where there is room, else above what they turn."""
+        if wide is self._wide:
+            return
+        self._wide = wide
+        body, dials = self.query_one("#body"), self.query_one(DialsPane)
         if wide:
             body.move_child(dials, after=self.query_one("#tokens"))
         else:
-            body.move_child(dials, before=above)
+            body.move_child(dials, before=self.query_one(LadderPane))
+
+    def _open(self, names: set[str]) -> None:
+        """Have these panes on screen, and no others."""
         for pane in self.query(Pane):
-            pane.display = pane.id in shown
-        self.set_class(self._layout.zoomed is not None, "-zoomed")
-        self.query_one(TabStrip).show(self._layout.opened)
-        # A pane that was hidden has an old picture, or none.
-        self.call_after_refresh(self._show_panes)
+            wanted = pane.id in names
+            if wanted and not pane.display:
+                # Hidden, it was not told of what happened.
+                pane.show(self._view)
+            pane.display = wanted
+
+    def _zoom(self, name: str | None, wide: bool) -> None:
+        """Give one pane all the room, or each its own again.
+
+        Not by a class: a stylesheet is applied to every widget anew, which takes longer than all
+        the rest of a zoom.
+        """
+        self.query_one("#body").styles.layout = "vertical" if name else None
+        for pane in self.query(Pane):
+            if (pane.id == name) is not pane.styles.inline.has_rule("height"):
+                pane.styles.height = "1fr" if pane.id == name else None
+        tabs = self.query_one(TabStrip)
+        tabs.display = not wide and name is None
+        tabs.show(self._layout.opened)
 
     @on(events.DescendantFocus)
     def _focused(self, event: events.DescendantFocus) -> None:
@@ -136,11 +170,14 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             self._turn_to(DIALS)
             self.query_one(DialsPane).focus()
 
-    def action_turn(self, steps: int) -> None:
-        self.query_one(DialsPane).turn(steps)
+    @property
+    def dials_open(self) -> bool:
+        """Whether there are dials to turn."""
+        return self.is_mounted and self.query_one(DialsPane).display
 
-    def action_leap(self, steps: int) -> None:
-        self.query_one(DialsPane).turn(steps, far=True)
+    def turn(self, steps: int, *, far: bool = False) -> None:
+        """Turn the chosen dial."""
+        self.query_one(DialsPane).turn(steps, far=far)
 
     def action_stacks(self) -> None:
         """The same logits in several samplers, in the ladder's place; or the ladder again."""
@@ -159,12 +196,6 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self._turn_to("shape")
         shape.focus()
         shape.draw(count, self._view)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The dials' keys mean nothing while they are closed."""
-        if action in ("turn", "leap") and self.is_mounted:
-            return self.query_one(DialsPane).display
-        return super().check_action(action, parameters)
 
     # --- showing ----------------------------------------------------------------------------------
 
@@ -188,14 +219,22 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self.query_one(StatusLine).show(view, busy_s)
 
     def _show_panes(self, *, tried: bool = False) -> None:
+        for pane in self.query(Pane):
+            # One that has no place yet, at the very beginning, draws this once it has.
+            if pane.display and (pane.TRIES or not tried):
+                pane.show(self._view)
+        self._ask_for_dense()
+
+    @property
+    def _panes_in_sight(self) -> list[Pane]:
+        return [pane for pane in self.query(Pane) if pane.display and pane.size.area]
+
+    def _ask_for_dense(self) -> None:
+        """Ask for the cursor's whole logits, where a pane on screen lacks them."""
         view = self._view
-        shown = [pane for pane in self.query(Pane) if pane.display and pane.size.area]
-        for pane in shown:
-            if pane.TRIES or not tried:
-                pane.show(view)
         # An engine at full speed has better things to do.
         lacking = view.step is not None and view.dense is None and view.settled
-        if lacking and any(pane.needs_dense(view) for pane in shown):
+        if lacking and any(pane.needs_dense(view) for pane in self._panes_in_sight):
             self.post_message(NeedDense(view.cursor))
 
     @on(Pane.Chosen)

@@ -96,8 +96,10 @@ class TabStrip(Static):
 
     def show(self, active: str) -> None:
         """Mark the pane that is open."""
-        self._active = active
-        self._labels = tab_labels(self.content_size.width)
+        labels = tab_labels(self.content_size.width)
+        if (active, labels) == (self._active, self._labels):
+            return
+        self._active, self._labels = active, labels
         styles = ["bold reverse" if name == active else "$cut" for name, _ in PANES]
         pairs = zip(self._labels, styles, strict=True)
         self.update(Content("").join(Content.styled(*pair) for pair in pairs))

@@ -8,7 +8,9 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from engine.text import visible
+from inspector.panes.figures import plural
 from inspector.screens.dialog import Ask, Menu
+from sessions.preview import Preview
 
 
 class SaveAsk(Ask[str]):
@@ -54,6 +56,29 @@ class ExportMenu(Menu):
 
     def __init__(self) -> None:
         super().__init__(Content("Export this run as"))
+
+
+class InterruptedMenu(Menu):
+    """Asks what is to become of a run that a crash, or a kill, has interrupted."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "choose('open')", "Open it", id="interrupted.open"),
+        Binding("k", "choose('keep')", "Keep it in the list", id="interrupted.keep"),
+        Binding("d", "choose('discard')", "Discard it", id="interrupted.discard"),
+    ]
+
+    def __init__(self, run: Preview, others: int) -> None:
+        """``others``: how many more there are, which are only in the list."""
+        super().__init__(
+            Content("A run was interrupted"),
+            {
+                "open": Content(
+                    visible(f"{run.name}: {plural(run.steps, 'token')} of {run.model or '—'}")
+                ),
+                "keep": Content(f"with {others:,} more like it" if others else ""),
+                "discard": Content("to the trash, for 30 days"),
+            },
+        )
 
 
 class QuitMenu(Menu):

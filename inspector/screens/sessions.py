@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -161,7 +160,9 @@ class SessionsScreen(ModalScreen[Path | None]):
         mark = "● " if one.path == self._marked else "  "
         when = datetime.fromtimestamp(one.modified).strftime("%Y-%m-%d %H:%M")
         room = max(8, width - _TOKENS - _DATE - _MARK - 1)
-        name = cut(Content(visible(one.name)), room)
+        # In no colour of its own: it has to be read on the highlighted row too.
+        state = Content(f"  ({one.state})" if one.state else "")
+        name = cut(Content(visible(one.name)), room - state.cell_length) + state
         if one.error:
             count = right(Content.styled("✗", "$error"), _TOKENS)
         else:
@@ -210,10 +211,6 @@ class SessionsScreen(ModalScreen[Path | None]):
         if chosen.error or chosen.path == self._current:
             self._say(chosen.error or "this is the run on screen", "$warning")
             return
-        if not chosen.closed:
-            # It was cut off: from now on it is a session like any other.
-            with contextlib.suppress(SessionError):
-                self._library.settle(chosen.path)
         self.dismiss(chosen.path)
 
     def action_search(self) -> None:
@@ -314,9 +311,10 @@ def _glance(one: Preview) -> Iterable[str]:
         return
     yield visible(one.title or one.name)
     yield f"{visible(str(one.path))} · {one.size / 1000:,.0f} kB"
-    how = "" if one.closed else " · cut off, or still being written"
+    how = f" · {one.state}" if one.state else ""
     created = one.created[:16].replace("T", " ")
-    yield visible(f"{one.model or '—'} · {plural(one.steps, 'token')} · {created} UTC{how}")
+    tokens = plural(one.steps, "token") + (f" ({one.deleted:,} deleted)" if one.deleted else "")
+    yield visible(f"{one.model or '—'} · {tokens} · {created} UTC{how}")
     yield ""
     yield visible(one.prompt)
     try:

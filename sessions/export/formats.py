@@ -17,7 +17,10 @@ from sessions.format import SessionError
 
 
 def jsonl_lines(source: Source) -> Iterator[str]:
-    """The ``run`` contract: every step of every branch; the end line is of the one followed."""
+    """The ``run`` contract: every step of every branch; the end line is of the one followed.
+
+    It also says how much was deleted, which is left out.
+    """
     if source.prompt is not None:
         yield dumps(run_line(source.facts, source.prompt, source.settings)) + "\n"
     for step, text in texts(source.steps()):
@@ -26,7 +29,9 @@ def jsonl_lines(source: Source) -> Iterator[str]:
     detail = last.stop.detail if last is not None and last.stop else ""
     count = len(source.branch())
     reason = end_reason(last)
-    yield dumps(end_line(reason, detail, source.speed(), count, prefill=source.prefill)) + "\n"
+    line = end_line(reason, detail, source.speed(), count, prefill=source.prefill)
+    line |= {"deleted_branches": source.deleted, "deleted_tokens": len(source.hidden)}
+    yield dumps(line) + "\n"
 
 
 FORMS: dict[str, Callable[[Source], Iterator[str]]] = {

@@ -18,6 +18,7 @@ from engine.records import (
     CUT_BY_MODEL,
     SURVIVES,
     KVState,
+    KVStorage,
     ModelFacts,
     PrefillRecord,
     PromptRecord,
@@ -73,6 +74,7 @@ def run_line(
             vocab_size=facts.vocab_size,
             context_length=facts.context_length,
             load_ms=plain(facts.load_ms),
+            kv_cache=kv_storage(facts.kv_storage),
             stop_ids={str(token_id): who for token_id, who in facts.stop_ids.items()},
             versions=dict(facts.versions),
         )
@@ -91,6 +93,8 @@ def run_line(
 
 def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
     """The line of one token.
+
+    A candidate's logit is its ``raw_logprob`` plus ``log_z_raw``.
 
     ``text`` is what the token added to the text; who follows a run with an ``IncrementalDecoder``
     passes it. Without it, a token that is only a piece of a character has null.
@@ -115,6 +119,7 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
         rank=step.rank,
         entropy_raw=plain(step.entropy_raw),
         entropy_final=plain(step.entropy_final),
+        log_z_raw=plain(step.log_z_raw),
         how=step.draw.how.value,
     )
     number(line, "u", step.draw.u, f"no randomness was used: {step.draw.how.value}")
@@ -260,6 +265,19 @@ def number(line: dict[str, Any], name: str, value: float | None, reason: str) ->
     line[name] = plain(value)
     if line[name] is None:
         line[f"{name}_reason"] = reason
+
+
+def kv_storage(kept: KVStorage | None) -> dict[str, Any] | None:
+    """How K and V are kept; null where that is not recorded."""
+    if kept is None:
+        return None
+    return {
+        "cached": kept.cached,
+        "dtype": kept.dtype or None,
+        "block_size": kept.block_size,
+        "blocks": list(kept.blocks),
+        "pool_bytes": kept.pool_bytes,
+    }
 
 
 def _time(timing: StepTiming) -> dict[str, Any]:

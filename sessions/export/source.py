@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from engine.records import ModelFacts, PrefillRecord, PromptRecord, SettingsChanged, StepRecord
 from engine.timing import Speed, speed
+from sessions import pruned
 from sessions.reader import ROOT, Session
 
 
@@ -18,11 +19,12 @@ class Log(Protocol):
     prompt: PromptRecord | None
     prefill: PrefillRecord | None
     settings: SettingsChanged | None
+    hidden: frozenset[int]
 
     @property
     def nodes(self) -> Mapping[int, StepRecord]: ...
     @property
-    def children(self) -> Mapping[int, Sequence[int]]: ...
+    def parents(self) -> Mapping[int, int]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +37,10 @@ class Source:
     prefill: PrefillRecord | None
     settings: SettingsChanged | None
     nodes: Mapping[int, StepRecord]
-    children: Mapping[int, Sequence[int]]
+    parents: Mapping[int, int]
+    """The parent of every node."""
+    hidden: frozenset[int]
+    """Nodes of deleted branches: none of them is exported."""
     tip: int
 
     @classmethod
@@ -48,7 +53,8 @@ class Source:
             prefill=session.prefill,
             settings=session.settings,
             nodes=session.steps,
-            children=session.children,
+            parents=session.parent_of,
+            hidden=session.hidden,
             tip=session.tip if tip is None else tip,
         )
 
@@ -63,28 +69,36 @@ class Source:
             prefill=log.prefill,
             settings=log.settings,
             nodes=log.nodes,
-            children=log.children,
+            parents=log.parents,
+            hidden=log.hidden,
             tip=tip,
         )
 
     def steps(self) -> Iterator[StepRecord]:
-        """Every step of every branch, in the order they were made."""
-        return (self.nodes[node] for node in sorted(self.nodes))
+        """Every step of every branch that is there, in the order they were made."""
+        return (self.nodes[node] for node in sorted(self.parents) if node not in self.hidden)
 
     def branch(self, tip: int | None = None) -> list[StepRecord]:
         """The steps from the first token to ``tip`` (default: the branch that is followed)."""
         node = self.tip if tip is None else tip
         found = []
         while node != ROOT:
-            step = self.nodes[node]
-            found.append(step)
-            node = step.parent
+            found.append(self.nodes[node])
+            node = self.parents[node]
         return found[::-1]
 
     def tips(self) -> list[int]:
-        """The ends of all branches, the one that is followed first, then the newest."""
-        ends = [node for node in sorted(self.nodes, reverse=True) if not self.children.get(node)]
-        return [self.tip, *(node for node in ends if node != self.tip)]
+        """The ends of all branches that are there: the one that is followed, then the newest."""
+        return [self.tip, *(node for node in reversed(self.ends()) if node != self.tip)]
+
+    def ends(self) -> list[int]:
+        """The last node of every branch that is there, oldest first."""
+        return pruned.tips(self.parents, self.hidden)
+
+    @property
+    def deleted(self) -> int:
+        """How many branches were deleted."""
+        return len(pruned.deleted_tips(self.parents, self.hidden))
 
     def speed(self) -> Speed:
         """TTFT, ITL and TPS of the branch that is followed."""

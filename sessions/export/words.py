@@ -28,7 +28,8 @@ def about(source: Source) -> list[tuple[str, str]]:
     rows += [
         ("prompt tokens", f"{len(source.prompt.tokens):,}" if source.prompt else NOTHING),
         ("output tokens", f"{len(steps):,}"),
-        ("branches", f"{len(source.tips()):,}"),
+        ("branches", f"{len(source.ends()):,}"),
+        *([("deleted", deleted_words(source))] if source.hidden else []),
         ("ended", steps[-1].stop.detail if steps and steps[-1].stop else "left before its end"),
     ]
     if facts is not None:
@@ -47,6 +48,15 @@ def speeds(source: Source) -> list[tuple[str, str]]:
         ("prefill", _figure(found.prefill_tps, "tokens/s")),
         ("warm-up steps left out", str(found.warmup_steps)),
     ]
+
+
+def deleted_words(source: Source) -> str:
+    """What was deleted, and so is told of nowhere else."""
+    branches, tokens = source.deleted, len(source.hidden)
+    return (
+        f"{branches:,} branch{'' if branches == 1 else 'es'} "
+        f"({tokens:,} token{'' if tokens == 1 else 's'}), left out here"
+    )
 
 
 def output_text(steps: Iterable[StepRecord]) -> str:

@@ -1,0 +1,76 @@
+"""A loaded model, and what is known of it before any pass."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from engine import models
+from engine.backends import hf_facts
+from engine.backends.hf_layers import Layer, find_layers
+from engine.backends.hf_wide import Widened, widened_of
+
+
+@dataclass(eq=False)
+class Parts:
+    """What a pass needs. ``release`` lets go of it; nothing else changes it.
+
+    ``rows`` are those of the embedding, ``position_rows`` learned positions, None where there are
+    none. ``last_only`` asks the model for the last position's logits alone; ``one`` is where a
+    single id goes in, shape (1, 1).
+    """
+
+    model: Any
+    device: torch.device
+    synchronize: Callable[[], None]
+    rows: int
+    position_rows: int | None
+    last_only: Mapping[str, Any]
+    takes_positions: bool
+    layers: tuple[Layer, ...]
+    widened: Widened | None
+    one: torch.Tensor
+
+    @property
+    def dtype(self) -> str:
+        return models.loaded_dtype(self.model)
+
+    def release(self) -> None:
+        """Free the model."""
+        self.model = self.widened = None
+        self.layers = ()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def parts_of(model: Any) -> Parts:
+    """Take a model over; judges by one matrix whether long passes are widened."""
+    weight = model.get_input_embeddings().weight
+    known = inspect.signature(model.forward).parameters
+    return Parts(
+        model=model.eval(),
+        device=weight.device,
+        synchronize=_synchronizer(weight.device.type),
+        rows=int(weight.shape[0]),
+        position_rows=hf_facts.position_rows(model),
+        last_only={"logits_to_keep": 1} if "logits_to_keep" in known else {},
+        takes_positions="position_ids" in known,
+        layers=find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers),
+        widened=widened_of(model),
+        one=torch.zeros((1, 1), dtype=torch.long, device=weight.device),
+    )
+
+
+def _synchronizer(device: str) -> Callable[[], None]:
+    """What waits until a device type has done all its work."""
+    if device == "cuda":
+        return torch.cuda.synchronize
+    if device == "mps":
+        return torch.mps.synchronize
+    return lambda: None

@@ -1,0 +1,182 @@
+"""What only the running model tells: its cache, its width, whether a pool suits it, rewinding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.backends import hf_cache, hf_facts, hf_pool
+from engine.backends.base import BackendError
+from engine.backends.hf_parts import Parts
+from engine.backends.hf_pool import KVOptions
+from engine.backends.hf_reader import Reader
+from engine.backends.hf_wide import ROWS
+from engine.records import FloatArray
+
+_ALIKE = {"float32": 0.01, "float16": 0.1}
+"""How far two ways to the same logits may lie apart, in their standard deviations."""
+_LOOSELY = 0.5
+"""The same for bfloat16, and for K and V in 8 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A reader that suits the model, nothing read yet, and the facts that came out on the way."""
+
+    reader: Reader
+    facts: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def reader_for(
+    parts: Parts, identity: str, ids: list[int], options: KVOptions, *, singly: bool = False
+) -> Reader:
+    """A reader that keeps K and V as ``options`` say where that can be; ``ids`` tell whether.
+
+    Raises BackendError where there is no room for the pool.
+    """
+    reader = Reader(parts, cached=options.cached, singly=singly)
+    whole = reader.read(ids).logits
+    _settle(reader, identity, ids, whole, options)
+    return reader
+
+
+def try_out(parts: Parts, identity: str, ids: list[int], options: KVOptions) -> Tried:
+    """Read five ``ids`` in several ways. Raises BackendError when the model cannot be run."""
+    shape = hf_facts.shape_of(hf_facts.decoder_config(parts.model))
+    reader = Reader(parts, cached=options.cached)
+    whole = reader.read(ids).logits
+    kind = hf_cache.kind_of(reader.cache, reader.argument)
+    kv_heads, head_dim = hf_cache.head_shape(reader.cache) or (shape.kv_heads, shape.head_dim)
+    pool_note = _settle(reader, identity, ids, whole, options)
+    reader.read(ids[:4])
+    before = reader.kv()[1]
+    stepped = reader.read(ids[4:]).logits
+    after = reader.kv()[1]
+    growth = None if after is None or before is None else after - before
+    pooled = reader.pool is not None
+    reader.can_rewind = (pooled or kind.always_rewinds) and _rewinds(reader, ids, stepped)
+    if not reader.can_rewind:
+        reader.forget()
+        reader.read(ids[:2])
+        # Some recurrent layers take up their state for one position at a time only.
+        reader.singly = not _alike(reader, stepped, reader.read(ids[2:]).logits)
+    notes = (*_notes(reader, kind, options, whole, stepped), *filter(None, (pool_note,)))
+    reader.forget()
+    reader.cool_down()
+    expected = 2 * shape.layers * kv_heads * head_dim * int(parts.model.dtype.itemsize)
+    kv_note = _kv_note(kind, growth, expected, pooled=pooled and reader.can_rewind)
+    if reader.pool is not None and reader.pool.quantized and growth is not None:
+        kv_note = f"K and V in 8 bits: {growth:,} bytes a token instead of {expected:,}"
+    if not options.cached:
+        kv_note = "off, as was asked for (--no-cache)"
+    facts = {
+        "vocab_size": int(whole.size),
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "kv_bytes_per_token_expected": None if kv_note else expected,
+        "kv_note": kv_note,
+        "cache_kind": kind.name,
+        "can_rewind": reader.can_rewind,
+        "kv_storage": hf_pool.storage_of(reader.pool, cached=reader.keeps_cache),
+    }
+    return Tried(reader, facts, notes)
+
+
+def _settle(
+    reader: Reader, identity: str, ids: list[int], whole: FloatArray, options: KVOptions
+) -> str:
+    """Choose where K and V go from now on, nothing read yet; what there is to say.
+
+    ``reader`` has read ``ids``, which gave ``whole``.
+    """
+    reader.keeps_cache = reader.cache is not None
+    note = _put_in_pool(reader, identity, ids, whole, options)
+    reader.forget()
+    reader.cool_down()
+    return note
+
+
+def _put_in_pool(
+    reader: Reader, identity: str, ids: list[int], whole: FloatArray, options: KVOptions
+) -> str:
+    """Go over to a pool if that can be, and gives the same logits; what there is to say."""
+    opened = hf_pool.open_pool(reader.parts.model, reader.cache, identity, options)
+    reader.forget()
+    reader.pool = opened.pool
+    if reader.pool is None or options.eight_bits:
+        return opened.note
+    try:
+        alike = _alike(reader, whole, reader.read(ids).logits)
+    except BackendError:
+        alike = False
+    if alike:
+        return opened.note
+    reader.pool = None
+    hf_pool.close_pool(reader.parts.model)
+    return "no pool of KV blocks: the model's answer was another one with it"
+
+
+def _rewinds(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
+    """Whether taking positions out and reading them again gives the same ``logits``."""
+    try:
+        reader.rollback(3)
+    except BackendError:
+        return False
+    return _alike(reader, logits, reader.read(ids[2:]).logits)
+
+
+def _alike(reader: Reader, left: FloatArray, right: FloatArray) -> bool:
+    eight = reader.pool is not None and reader.pool.quantized
+    tolerance = _ALIKE.get("int8" if eight else reader.parts.dtype, _LOOSELY)
+    finite = np.isfinite(left)
+    distance = np.abs(left[finite] - right[finite]).max()
+    return bool(distance <= tolerance * left[finite].std())
+
+
+def _notes(
+    reader: Reader,
+    kind: hf_cache.CacheKind,
+    options: KVOptions,
+    whole: FloatArray,
+    stepped: FloatArray,
+) -> tuple[str, ...]:
+    """What the user should know about how this model is run."""
+    found = {
+        "the model keeps no cache between passes: each step reads the whole text again": (
+            options.cached and not reader.keeps_cache
+        ),
+        "no cache is kept (--no-cache): each step reads the whole text again": not options.cached,
+        "K and V are kept in 8 bits, which changes the logits a little": (
+            reader.pool is not None and reader.pool.quantized
+        ),
+        "with its cache the model gives other logits than reading the same text at once "
+        "does: this is how transformers runs it": not _alike(reader, whole, stepped),
+        "taking positions out of its cache changes its answer: the text is read again": (
+            kind.always_rewinds and not reader.can_rewind
+        ),
+        f"passes of {ROWS} positions or more multiply in float32, faster on this CPU": (
+            reader.parts.widened is not None
+        ),
+    }
+    return tuple(note for note, holds in found.items() if holds)
+
+
+def _kv_note(kind: hf_cache.CacheKind, growth: int | None, expected: int, *, pooled: bool) -> str:
+    """Why bytes per token are not the simple formula's; empty where they are."""
+    if kind.sliding and kind.window and not pooled:
+        return (
+            f"{kind.sliding} of {kind.layers} layers keep at most {kind.window - 1:,} positions, "
+            "so a token's share is not constant"
+        )
+    if kind.recurrent and not kind.full:
+        return "recurrent state, constant size: there is no KV cache"
+    if kind.recurrent:
+        return f"{kind.recurrent} of {kind.layers} layers keep a recurrent state of constant size"
+    if growth is None:
+        return "the model has no KV cache that can be measured"
+    if growth != expected:
+        return f"measured {growth:,} bytes a token, which the usual formula does not give"
+    return ""

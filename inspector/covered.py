@@ -1,0 +1,18 @@
+"""Whether a window lies over the screen, so that the keys below it mean nothing just now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.app import App
+from textual.screen import ModalScreen, SystemModalScreen
+
+
+def covered(app: App[Any]) -> bool:
+    """Whether the topmost screen is a window that waits for an answer.
+
+    The command palette is none: it closes before it does what was chosen in it.
+    """
+    stack = app.screen_stack
+    top = stack[-1] if stack else None
+    return isinstance(top, ModalScreen) and not isinstance(top, SystemModalScreen)
