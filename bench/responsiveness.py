@@ -24,6 +24,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Sequence
@@ -52,7 +53,11 @@ class Terminal:
         self.written = b""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        # Runs are saved as ever, but not among the user's: each is killed, and the next start would
+        # offer to recover it.
+        self._data = tempfile.TemporaryDirectory()
         environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        environment["XDG_DATA_HOME"] = self._data.name
         environment.pop("NO_COLOR", None)
         self.began = time.perf_counter()
         self.process = subprocess.Popen(
@@ -96,6 +101,7 @@ class Terminal:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self.fd)
+        self._data.cleanup()
 
 
 def cpu_ms(pid: int) -> float | None:

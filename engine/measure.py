@@ -65,7 +65,11 @@ def contest(stepper: Stepper, rival: Rival, asked: Measure, progress: Progress) 
 
 
 def our_gaps(stepper: Stepper, ids: Sequence[int], tokens: int) -> list[float]:
-    """The Stepper's own: milliseconds of each step after the first token, every record kept."""
+    """The Stepper's own: milliseconds of each step after the first token, every record kept.
+
+    Like the rival, it finds nothing of an earlier turn.
+    """
+    stepper.backend.clear()
     stepper.submit_ids(ids)
     times = []
     for _ in range(tokens):

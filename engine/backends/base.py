@@ -145,6 +145,10 @@ class Backend(Protocol):
         """(positions stored, bytes held), of the real tensors; None where there are none."""
         ...
 
+    def clear(self) -> None:
+        """Forget everything that was read, for this text or another."""
+        ...
+
     def close(self) -> None:
         """Free what the backend holds."""
         ...

@@ -75,6 +75,12 @@ class HFBackend:
         return self._facts
 
     @property
+    def model(self) -> Any:
+        """The transformers model. While there is a pool it attends in the pool's way; in ``aside``
+        it does not."""
+        return self._parts.model
+
+    @property
     def pool(self) -> PooledCache | None:
         """Where K and V lie; None where there is no pool."""
         return self._reader.pool
@@ -242,6 +248,10 @@ class HFBackend:
         """A branch of the pool is needed for its first ``keep`` positions at most."""
         if self.pool is not None:
             self.pool.forget(branch, keep)
+
+    def clear(self) -> None:
+        """Forget everything that was read; the pool's tensors stay."""
+        self._reader.forget()
 
     def close(self) -> None:
         """Free the model and its cache; the backend cannot be used afterwards."""

@@ -385,9 +385,13 @@ class ScriptedBackend:
         """(positions counted, None): there are no tensors."""
         return len(self._ids), None
 
+    def clear(self) -> None:
+        """Forget everything that was read."""
+        self._ids = []
+
     def close(self) -> None:
         """Nothing to free."""
-        self._ids = []
+        self.clear()
 
 
 def _token(token_id: int, given: str | bytes | Token) -> Token:

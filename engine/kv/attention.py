@@ -2,9 +2,9 @@
 
 transformers' own path for torch's sdpa costs more with every position than it must: on a CPU it
 lets each query head read its K/V head again, in arithmetic that is slow for 16 bits. Here K and V
-in 16 bits are widened to float32 once per layer, into a buffer that is kept, and the query heads
-that share a K/V head are folded into the rows of one product where that leaves enough tasks for
-the threads. Nothing is repeated in memory, and nothing of the cache's size is allocated per step.
+in 16 bits are widened to float32 once per layer, into a buffer that is kept where they are large,
+and the query heads that share a K/V head are folded into the rows of one product where that leaves
+enough tasks for the threads. Nothing is repeated in memory.
 
 The choice between ways is a fixed function of device, dtype, shape and threads: one run must give
 the same tokens as the next. The figures behind it are those of ``bench/context.py``; few large
@@ -22,10 +22,12 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from engine.kv.scratch import Scratch
+from engine.kv.scratch import SMALL, Scratch
 
 NAME = "pooled_kv"
 """The attention implementation's name in a model's configuration."""
+_SHORT = 64
+"""Positions up to which converting K and V costs more than 16-bit arithmetic does."""
 
 
 class _Way(NamedTuple):
@@ -111,15 +113,17 @@ class PooledAttention:
         return seen.transpose(1, 2).contiguous(), None
 
     def _way(self, query: torch.Tensor, key: torch.Tensor, one: bool) -> _Way:
-        known = (query.shape[1], key.shape[1], query.dtype, key.dtype, one, torch.get_num_threads())
+        short = one and key.shape[2] <= _SHORT
+        threads = torch.get_num_threads()
+        known = (query.shape[1], key.shape[1], query.dtype, key.dtype, one, short, threads)
         way = self._ways.get(known)
         if way is None:
-            way = self._ways[known] = _way_of(query, key, one)
+            way = self._ways[known] = _way_of(query, key, one, short)
         return way
 
     def _widened(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """K and V in float32; in one operation if they are two halves of one tensor."""
-        both = _joined(key, value)
+        """K and V in float32; large ones in one operation if they are two halves of one tensor."""
+        both = _joined(key, value) if key.numel() > SMALL else None
         if both is None:
             return self._scratch.widened("key", key), self._scratch.widened("value", value)
         wide_key, wide_value = self._scratch.widened("both", both).unbind(0)
@@ -166,7 +170,7 @@ def _joined(key: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
     return key.as_strided((2, *key.shape), (step, *key.stride()), start)
 
 
-def _way_of(query: torch.Tensor, key: torch.Tensor, one: bool) -> _Way:
+def _way_of(query: torch.Tensor, key: torch.Tensor, one: bool, short: bool) -> _Way:
     """The best way for layers of this shape; ``one``: a single position that sees all of K.
 
     The CPU has no 16-bit product but that of bfloat16, which needs several rows to be worth it.
@@ -177,6 +181,9 @@ def _way_of(query: torch.Tensor, key: torch.Tensor, one: bool) -> _Way:
     groups = heads // kv_heads
     if query.device.type != "cpu":
         return _Way(groups, key.dtype != query.dtype, one)
+    threads = torch.get_num_threads()
+    if short and threads > 1 and key.dtype == query.dtype:
+        return _Way(groups, False, groups > 1)
     widen = key.dtype != query.dtype or query.dtype == torch.float16
     if query.dtype == torch.bfloat16 and one and groups == 1:
         widen = True
@@ -186,7 +193,6 @@ def _way_of(query: torch.Tensor, key: torch.Tensor, one: bool) -> _Way:
         return _Way(groups, widen, True)
     # What a folded task costs, measured against as many tasks of one row.
     cost = groups * (0.6 if groups >= 4 else 0.9)
-    threads = torch.get_num_threads()
     fold = math.ceil(kv_heads / threads) * cost < math.ceil(heads / threads)
     return _Way(groups, widen, fold)
 

@@ -6,6 +6,9 @@ from math import prod
 
 import torch
 
+SMALL = 1 << 18
+"""Numbers up to which new memory costs less than the work of keeping some."""
+
 
 class Scratch:
     """Named flat buffers that grow when asked for more than they hold.
@@ -37,8 +40,8 @@ class Scratch:
 
     def widened(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """``tensor`` in float32: itself if it is that already, else a contiguous copy."""
-        if tensor.dtype == torch.float32:
-            return tensor
+        if tensor.dtype == torch.float32 or tensor.numel() <= SMALL:
+            return tensor.float()
         wide = self.take(name, tuple(tensor.shape), torch.float32, tensor.device)
         return wide.copy_(tensor)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 
 from engine.kv.layout import LayerShape
-from engine.kv.scratch import Scratch
+from engine.kv.scratch import SMALL, Scratch
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -82,6 +82,10 @@ def gathered(name: str, tensor: torch.Tensor, place: Place, scratch: Scratch) ->
     along = tensor.ndim - 2
     if place.first is not None:
         return tensor.narrow(along, place.first, place.length)
+    size = tensor.numel() // tensor.shape[along] * place.length
+    if len(place.runs) <= _MAX_PIECES and size <= SMALL:
+        pieces = [tensor.narrow(along, first, count) for first, count in place.runs]
+        return torch.cat(pieces, along)
     shape = (*tensor.shape[:along], place.length, tensor.shape[-1])
     target = scratch.take(name, shape, tensor.dtype, tensor.device)
     if len(place.runs) > _MAX_PIECES:

@@ -65,7 +65,8 @@ class Candidates:
         # A copy even of float32: what a backend or a caller does to its array later is not ours.
         with np.errstate(over="ignore"):
             values = np.array(logits, dtype=np.float32)
-        if np.isfinite(values).all():
+        low, high = values.min(), values.max()  # NaN passes through both
+        if low > -np.inf and high < np.inf:
             return cls(np.arange(values.size, dtype=np.int32), values, values.size)
         if np.isnan(values).any():
             raise SamplingError(f"the model's logits hold {np.isnan(values).sum()} NaN")
@@ -283,6 +284,10 @@ class Candidates:
 
     def find(self, ids: NDArray[np.integer[Any]]) -> tuple[PositionArray, NDArray[np.bool_]]:
         """Position of each id, and whether it is there at all; both shaped like ``ids``."""
+        if len(self) == self.vocab_size:
+            # All are there, each at its own place.
+            at = np.minimum(np.maximum(ids, 0), self.vocab_size - 1).astype(np.intp, copy=False)
+            return at, at == ids
         at = np.minimum(np.searchsorted(self.ids, ids), len(self) - 1)
         return at, self.ids[at] == ids
 

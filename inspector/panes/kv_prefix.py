@@ -71,12 +71,12 @@ def prefix_lines(view: View, width: int) -> list[Content]:
     if report.evicted_blocks:
         gone = f"{plural(report.evicted_blocks, 'block')} of it thrown out for room before"
         lines.append(labelled("evicted", LABEL, width, Content(gone), Content(gone[:-7])))
-    figure = marked(f"{report.moved_last:,} cached", Mark.ESTIMATED)
-    better = "with the part that differs moved last"
-    same = "as many, with the part that differs moved last"
     if report.differs_at is not None:
-        note = better if report.moved_last > report.cached else same
-        lines.append(row("moved last", LABEL, width, figure, note))
+        figure = marked(f"{report.moved_last:,} cached", Mark.ESTIMATED)
+        better = report.moved_last > report.cached
+        notes = ("with the part that differs moved last", "with what differs last")
+        equal = ("as many, with the part that differs moved last", "as many as now", "as many")
+        lines.append(row("moved last", LABEL, width, figure, *(notes if better else equal)))
     if report.block_size > 1:
         rule = f"whole blocks of {report.block_size}, by hash; the last token is always computed"
         lines.append(labelled("rule", LABEL, width, muted(rule), muted("whole blocks, by hash")))
