@@ -39,6 +39,15 @@ GENERAL: list[Binding] = [
     Binding("K", "restart", "Restart engine", id="restart", show=False, key_display="K"),
     Binding("question_mark", "help", "Help", id="help", key_display="?"),
     Binding("q", "quit", "Quit", id="quit"),
+    Binding(
+        "ctrl+p",
+        "command_palette",
+        "Keys",
+        id="palette",
+        key_display="^p",
+        priority=True,
+        tooltip="The command palette: everything a key can do, by name",
+    ),
 ]
 
 SAMPLER: list[Binding] = [

@@ -45,3 +45,18 @@ async def test_the_palette_offers_them_all_the_same() -> None:
         await press(pilot, "down", "enter")
         await pilot.pause(0.2)
         assert one.controller.what_if is not before
+
+
+@pytest.mark.parametrize("width", [80, 160])
+async def test_the_palette_can_be_opened_with_the_mouse(width: int) -> None:
+    from textual.command import CommandPalette
+
+    one = app()
+    async with one.run_test(size=(width, 24)) as pilot:
+        await press(pilot, "n")
+        line = footer(screen_text(one))
+        assert "^p Keys" in line
+        assert "s Dials" in line
+        await pilot.click(offset=(line.index("Keys"), 23))
+        await pilot.pause(0.2)
+        assert isinstance(one.screen, CommandPalette)

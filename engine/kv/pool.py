@@ -245,9 +245,9 @@ class Pool:
             kept = kept.union(branch.tables[number]) - {DROPPED}
             if need > group.count - len(kept):
                 raise OutOfBlocks(
-                    f"the KV pool is full: the branches in use hold {len(kept)} of its "
-                    f"{group.count} blocks of {self.block_size} positions, and a pass over "
-                    f"{count:,} more needs {need}: raise the KV budget"
+                    f"the KV pool is full: raise the KV budget (the branches in use hold "
+                    f"{len(kept)} of its {group.count} blocks of {self.block_size} positions, and "
+                    f"a pass over {count:,} more needs {need})"
                 )
         while self._is_short(branch, count):
             if self.evict() is None:
