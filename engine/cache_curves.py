@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.backends.base import Backend, BackendError
-from engine.records import MEASURING_CURVES, CacheCurves
+from engine.measurements import MEASURING_CURVES, CacheCurves
 from engine.stepper import Stepper, StepperError
 
 SHORTEST = 16

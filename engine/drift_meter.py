@@ -7,7 +7,9 @@ from functools import partial
 
 from engine.backends.base import BackendError
 from engine.kv.drift import drift
-from engine.records import MEASURING_DRIFT, DriftMeasured, DriftRow, FloatArray, ModelFacts
+from engine.measurements import MEASURING_DRIFT, DriftMeasured, DriftRow
+from engine.model_facts import ModelFacts
+from engine.records import FloatArray
 from engine.stepper import Stepper, StepperError
 from engine.tree import ROOT
 

@@ -10,8 +10,9 @@ from typing import Protocol
 
 from engine.backends.base import BackendError
 from engine.commands import Measure, Open
+from engine.measurements import Ceilings, Contest, Measured
+from engine.model_facts import ModelFacts
 from engine.models import DTYPES
-from engine.records import Ceilings, Contest, Measured, ModelFacts
 from engine.roofline import measure_ceilings
 from engine.stepper import Stepper
 from engine.timing import now_ms

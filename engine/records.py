@@ -9,7 +9,7 @@ Units: times are milliseconds, sizes are bytes, entropies and log-probabilities 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.kv.blocks import BLOCK_SIZE
-from engine.kv.drift import Drift
 from engine.kv.prefix import PrefixReport
 from engine.kv.state import PoolState
+from engine.measurements import CacheCurves, DriftMeasured, Measured
+from engine.model_facts import ModelFacts
+from engine.vocabulary import Token, Vocabulary
 
 IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
@@ -33,28 +35,6 @@ SURVIVES = -1
 """Value of ``cut_by`` for a candidate that no stage has cut."""
 CUT_BY_MODEL = -2
 """Value of ``cut_by`` for a candidate that the model itself gave a logit of minus infinity."""
-
-
-class TokenKind(StrEnum):
-    """What sort of vocabulary entry an id is."""
-
-    NORMAL = "normal"
-    SPECIAL = "special"
-    ADDED = "added"
-    BYTE = "byte"
-    UNUSED = "unused"
-
-
-KINDS = tuple(TokenKind)
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One vocabulary entry: its id and the exact bytes it stands for."""
-
-    id: int
-    bytes: bytes
-    kind: TokenKind = TokenKind.NORMAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,84 +354,6 @@ class PrefillRecord:
     """What of a prompt was found, by what rule, and why not more."""
 
 
-@dataclass(frozen=True, slots=True)
-class DtypeTrial:
-    """One dtype tried at load: how fast, whether its answer can be trusted, or why not."""
-
-    dtype: str
-    matvec_ms: float | None
-    agrees: bool | None
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class KVStorage:
-    """How K and V are kept, settled when the model is loaded.
-
-    Without ``cached`` every pass reads the whole text again. ``dtype`` is what K and V are kept in
-    ("" where there are none or the model's own cache decides). In a pool, ``block_size`` positions
-    make a block and ``pool_bytes`` are reserved for ``blocks`` of them (one number for each group
-    of layers with the same window); these are None and empty without a pool.
-    """
-
-    cached: bool = True
-    dtype: str = ""
-    block_size: int | None = None
-    blocks: tuple[int, ...] = ()
-    pool_bytes: int | None = None
-
-    @property
-    def unusual(self) -> str:
-        """What is not as it is without asking: ``no cache``, ``int8 KV``, or nothing."""
-        if not self.cached:
-            return "no cache"
-        return "int8 KV" if self.dtype == "int8" else ""
-
-
-@dataclass(frozen=True, eq=False)
-class ModelFacts:
-    """What is loaded and on what. ``None`` means not known, and a note says why."""
-
-    name: str
-    identity: str
-    architecture: str
-    device: str
-    device_name: str
-    dtype: str
-    dtype_reason: str
-    dtype_trials: tuple[DtypeTrial, ...]
-    backend: str
-    vocab_size: int
-    tokenizer_size: int
-    layers: int
-    query_heads: int
-    kv_heads: int
-    head_dim: int
-    hidden_size: int
-    context_length: int | None
-    parameters: int
-    weight_bytes: int
-    kv_bytes_per_token_expected: int | None
-    kv_note: str
-    cache_kind: str
-    can_rewind: bool
-    stop_ids: dict[int, str] = field(default_factory=dict)
-    """Stop token id -> who declares it (tokenizer, config, generation config)."""
-    generation_config: dict[str, Any] = field(default_factory=dict)
-    has_chat_template: bool = False
-    load_ms: float = 0.0
-    notes: tuple[str, ...] = ()
-    versions: dict[str, str] = field(default_factory=dict)
-    threads: int = 0
-    kv_storage: KVStorage | None = None
-    """None where it is not known: a script, and recordings from before it was noted."""
-
-    @property
-    def keeps_cache(self) -> bool:
-        """Whether a pass goes on with what was read before; else each reads everything again."""
-        return self.kv_storage is None or self.kv_storage.cached
-
-
 class RunState(StrEnum):
     """What the engine is doing."""
 
@@ -502,39 +404,6 @@ class DenseLogits:
     logits: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Vocabulary:
-    """Every token of the model, sent on request, packed so that it crosses a pipe at once.
-
-    Token ``i`` is ``blob[offsets[i]:offsets[i + 1]]`` with kind ``KINDS[kinds[i]]``.
-    """
-
-    blob: bytes
-    offsets: NDArray[np.int64]  # (vocab_size + 1,)
-    kinds: NDArray[np.uint8]  # (vocab_size,)
-
-    def __len__(self) -> int:
-        return len(self.kinds)
-
-    def token(self, token_id: int) -> Token:
-        """The token of ``token_id``. Raises IndexError outside ``0 <= token_id < vocab_size``."""
-        if not 0 <= token_id < len(self):
-            raise IndexError(f"token id {token_id} is outside 0..{len(self) - 1}")
-        start, end = self.offsets[token_id], self.offsets[token_id + 1]
-        return Token(token_id, self.blob[start:end], KINDS[self.kinds[token_id]])
-
-    @classmethod
-    def pack(cls, tokens: Iterable[Token]) -> Vocabulary:
-        """Pack tokens given in id order, from 0 on, without gaps."""
-        listed = list(tokens)
-        lengths = np.fromiter((len(token.bytes) for token in listed), np.int64, len(listed))
-        return cls(
-            blob=b"".join(token.bytes for token in listed),
-            offsets=np.concatenate(([0], np.cumsum(lengths))),
-            kinds=np.fromiter((KINDS.index(t.kind) for t in listed), np.uint8, len(listed)),
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Tokenized:
     """A text as tokens that go on a text which has begun, sent on request; or why it has none."""
@@ -542,100 +411,6 @@ class Tokenized:
     text: str
     tokens: tuple[Token, ...]
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """What one device of this machine reached when nothing else was asked of it."""
-
-    device: str
-    device_name: str
-    dtype: str
-    threads: int
-    read_bytes_per_second: float
-    flops_per_second: float
-    method: str
-
-
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """The Stepper and a rival took turns in one process: each round's median step, in ms."""
-
-    rival: str
-    rival_dtype: str
-    tokens: int
-    """Tokens of a turn; its steps are those after the first token."""
-    ours_ms: tuple[float, ...]
-    theirs_ms: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What ``Measure`` asked for."""
-
-    ceilings: Ceilings
-    contest: Contest | None
-
-
-MEASURING_DRIFT = "measuring drift"
-MEASURING_CURVES = "comparing with and without a cache"
-"""The phases of LoadProgress while a run is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class DriftRow:
-    """Another way to the same logits, held against the reference; or why there is none.
-
-    ``top`` is the token that greedy decoding would take then.
-    """
-
-    label: str
-    drift: Drift | None = None
-    top: Token | None = None
-    obstacle: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DriftMeasured:
-    """How far ways to the logits that ``node`` was drawn from lie from a fresh read of the text.
-
-    At the prompt (node 0) they are the logits after it. ``reference`` says how the text of
-    ``positions`` tokens was read freshly, and ``top`` is the most likely token then.
-    """
-
-    node: int
-    positions: int
-    reference: str
-    top: Token
-    rows: tuple[DriftRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CacheCurves:
-    """What one more token costs with K and V kept and without, at several lengths of one text.
-
-    Turn by turn, a pass brings the text of ``node``'s branch to ``lengths[i]`` positions: with
-    ``cache`` (in words) it reads one of them, without it all. Times are medians of ``reps[i]``
-    turns, in ms. ``note`` says what is missing, if anything is. Raises ValueError where the columns
-    do not fit each other, or hold what is no length or no time.
-    """
-
-    node: int
-    lengths: tuple[int, ...]
-    with_ms: tuple[float, ...]
-    without_ms: tuple[float, ...]
-    reps: tuple[int, ...]
-    cache: str
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        columns = (self.lengths, self.with_ms, self.without_ms, self.reps)
-        if len({len(column) for column in columns}) != 1:
-            raise ValueError("the columns of measured curves must be of one length")
-        if not all(1 <= count < 2**31 for count in (*self.lengths, *self.reps)):
-            raise ValueError("measured curves hold a count that cannot be")
-        if not all(0 <= time < 1e12 for time in (*self.with_ms, *self.without_ms)):
-            raise ValueError("measured curves hold a time that cannot be")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import Ceilings, ModelFacts, StepRecord
+from engine.measurements import Ceilings
+from engine.model_facts import ModelFacts
+from engine.records import StepRecord
 from engine.step_table import figures_of
 from engine.timing import now_ms
 

@@ -14,7 +14,8 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import StepRecord, Token
+from engine.records import StepRecord
+from engine.vocabulary import Token
 
 Figures = NDArray[np.void]
 """One row a step, of the dtype ``FIGURES``."""

@@ -15,13 +15,13 @@ from engine.breakpoints import Breakpoint, Breakpoints, Verdict
 from engine.conditions import Condition, Untold
 from engine.kv.state import PoolState
 from engine.logit_store import DEFAULT_BUDGET
+from engine.measurements import DriftMeasured
 from engine.reading import PREFILL_CHUNK, Distribution, Reading
 from engine.records import (
     NAME_LENGTH,
     BranchDeleted,
     BranchNamed,
     Draw,
-    DriftMeasured,
     FloatArray,
     KVState,
     Origin,
@@ -31,8 +31,6 @@ from engine.records import (
     StepTiming,
     Stop,
     StopKind,
-    Token,
-    Vocabulary,
     brief,
 )
 from engine.sampling.chain import Effective, Ladder, effective, forced
@@ -43,6 +41,7 @@ from engine.timing import now_ms
 from engine.token_named import id_of
 from engine.trail import Moment, Trail
 from engine.tree import ROOT, Tree
+from engine.vocabulary import Token, Vocabulary
 
 TOP_ROWS = 64
 _NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)

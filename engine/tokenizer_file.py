@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.records import Token, TokenKind, Vocabulary
 from engine.text import TokenTable
+from engine.vocabulary import Token, TokenKind, Vocabulary
 
 FILE = "tokenizer.json"
 

@@ -11,10 +11,11 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.records import SURVIVES, PromptRecord, StepRecord, Token
+from engine.records import SURVIVES, PromptRecord, StepRecord
 from engine.sampling.loops import WINDOW, Loop, find_loop
 from engine.step_table import StepTable
 from engine.text import IncrementalDecoder
+from engine.vocabulary import Token
 
 _ROOT = 0
 

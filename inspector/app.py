@@ -13,7 +13,8 @@ from textual.timer import Timer
 
 import themes
 from engine.commands import Command, Open, Restore
-from engine.records import ModelFacts, RunState
+from engine.model_facts import ModelFacts
+from engine.records import RunState
 from engine.text import visible
 from inspector.branching import BranchingApp
 from inspector.ceilings_file import Known

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engine.commands import Configure, Measure, Open, Step, Submit
+from engine.measurements import Measured
+from engine.model_facts import ModelFacts
 from engine.process import EngineClient
-from engine.records import Measured, ModelFacts, PromptRecord, StepRecord
+from engine.records import PromptRecord, StepRecord
 from inspector import ceilings_file
 from inspector.answers import Answers, EngineFailedError
 from inspector.bench_report import Circumstances, lines, report

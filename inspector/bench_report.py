@@ -11,7 +11,8 @@ from typing import Any
 
 from textual.content import Content
 
-from engine.records import Contest, Measured, StepRecord
+from engine.measurements import Contest, Measured
+from engine.records import StepRecord
 from engine.roofline import reached
 from engine.text import visible
 from engine.timing import decode_ms, percentile

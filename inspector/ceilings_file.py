@@ -19,8 +19,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from engine.measurements import Ceilings
+from engine.model_facts import ModelFacts
 from engine.prepared import cache_dir
-from engine.records import Ceilings, ModelFacts
 
 NAME = "ceilings.json"
 SCHEMA = 1

@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from rich.console import Console
 
 from engine.commands import Open
+from engine.model_facts import KVStorage, ModelFacts
 from engine.process import EngineClient
-from engine.records import KVStorage, ModelFacts
 from inspector.answers import Answers, EngineFailedError
 from inspector.config import config_file, log_file
 from inspector.options import EXIT_ENGINE, EXIT_OK

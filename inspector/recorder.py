@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from engine.model_facts import ModelFacts
 from engine.records import (
     BranchNamed,
     BreakpointsSet,
     DenseLogits,
     LoadProgress,
-    ModelFacts,
     PromptRecord,
     Record,
     SettingsChanged,
     StateChanged,
     StepRecord,
     Tokenized,
-    Vocabulary,
 )
+from engine.vocabulary import Vocabulary
 from inspector.view import ROOT, RunLog
 from sessions.format import SessionError
 from sessions.reader import open_session

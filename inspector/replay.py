@@ -21,14 +21,8 @@ from engine.commands import (
     Tokenize,
     UndoDelete,
 )
-from engine.records import (
-    ModelFacts,
-    PromptRecord,
-    Record,
-    RunState,
-    StateChanged,
-    StepRecord,
-)
+from engine.model_facts import ModelFacts
+from engine.records import PromptRecord, Record, RunState, StateChanged, StepRecord
 from engine.step_table import figures_of
 from sessions.diff import Change, model_changes
 from sessions.format import SessionError

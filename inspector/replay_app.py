@@ -12,7 +12,8 @@ from textual.binding import BindingType
 from textual.timer import Timer
 
 from engine.commands import Configure, Restore, Submit
-from engine.records import ModelFacts, RunState, StateChanged
+from engine.model_facts import ModelFacts
+from engine.records import RunState, StateChanged
 from inspector.app import Inspector
 from inspector.client import Client
 from inspector.covered import covered

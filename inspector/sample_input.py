@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.records import IntArray, Token, Vocabulary
+from engine.records import IntArray
 from engine.sampling.logits_file import MOST_IDS, LogitsFile, LogitsFileError, load_logits
 from engine.sampling.stages import StageContext
 from engine.tokenizer_file import FILE, Names, TokenizerError
+from engine.vocabulary import Token, Vocabulary
 from inspector.options import UsageError
 from inspector.run_file import RunStep, run_step
 

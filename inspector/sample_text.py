@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from textual.content import Content
 
-from engine.records import Draw, Token
+from engine.records import Draw
 from engine.sampling.ladder import Ladder
 from engine.sampling.settings import Effective
 from engine.text import visible
+from engine.vocabulary import Token
 from inspector.panes.bars import share
 from inspector.panes.figures import plural, wrapped
 from inspector.panes.ladder_draw import draw_lines

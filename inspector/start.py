@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.records import ModelFacts
+from engine.model_facts import ModelFacts
 from inspector.ceilings_file import Known, default_path, find
 from inspector.config import Config, log_file
 from inspector.options import EXIT_ENGINE, EXIT_OK, Request, Save, UsageError

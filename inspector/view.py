@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from engine.kv.state import PoolState
+from engine.measurements import CacheCurves, DriftMeasured
+from engine.model_facts import ModelFacts
 from engine.records import (
     BranchDeleted,
     BranchNamed,
-    CacheCurves,
     DenseLogits,
-    DriftMeasured,
     EngineError,
     LoadProgress,
-    ModelFacts,
     PrefillRecord,
     PromptRecord,
     Record,
@@ -30,11 +29,11 @@ from engine.records import (
     StateChanged,
     StepRecord,
     Tokenized,
-    Vocabulary,
 )
 from engine.sampling.chain import Chain
 from engine.step_table import StepPath, StepTable
 from engine.timing import Speed, speed
+from engine.vocabulary import Vocabulary
 from inspector.ways import ROOT as ROOT
 from inspector.ways import Ways
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from engine.commands import Configure
-from engine.records import SettingsChanged, Vocabulary
+from engine.records import SettingsChanged
 from engine.sampling.chain import PRESETS, Chain, SpecError, build, effective, parse_spec
 from engine.sampling.stages import DIALS, STAGES, Stage, Value, default_of, lists, stage_of
+from engine.vocabulary import Vocabulary
 from inspector.view import View
 
 _NUMBERED = {"logit_bias": True, "bad_words": False, "suppress": False, "dry_breakers": False}

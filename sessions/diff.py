@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from engine.records import FloatArray, ModelFacts, PromptRecord, SettingsChanged, StepRecord, Token
+from engine.model_facts import ModelFacts
+from engine.records import FloatArray, PromptRecord, SettingsChanged, StepRecord
+from engine.vocabulary import Token
 from sessions.align import Segment, align, common_prefix
 from sessions.reader import Session
 from sessions.same import Same, same

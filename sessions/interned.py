@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from engine.records import KINDS, Token, Vocabulary
+from engine.vocabulary import KINDS, Token, Vocabulary
 from sessions import codec
 from sessions.columns import ChainOfSteps
 

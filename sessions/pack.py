@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import SURVIVES, StepRecord, Token
+from engine.records import SURVIVES, StepRecord
+from engine.vocabulary import Token
 from sessions import codec
 from sessions.columns import KNOWN_FIELDS, ChainOfSteps, Row, StageOfChain
 from sessions.format import ROWS_A_STEP, STAGES_A_STEP

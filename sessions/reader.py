@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from engine.model_facts import ModelFacts
 from engine.records import (
     BranchDeleted,
     BreakpointsSet,
@@ -18,7 +19,6 @@ from engine.records import (
     EngineError,
     How,
     IntArray,
-    ModelFacts,
     Origin,
     PrefillRecord,
     PromptRecord,
@@ -26,9 +26,8 @@ from engine.records import (
     SettingsChanged,
     StepRecord,
     StopKind,
-    Token,
-    Vocabulary,
 )
+from engine.vocabulary import Token, Vocabulary
 from sessions import codec, pruned
 from sessions.format import SessionError
 from sessions.guard import Guarded, open_guarded

@@ -27,8 +27,8 @@ from engine.records import (
     StateChanged,
     StepRecord,
     Tokenized,
-    Vocabulary,
 )
+from engine.vocabulary import Vocabulary
 from sessions import codec
 from sessions.columns import (
     CANDIDATE_COLUMNS,

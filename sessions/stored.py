@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import KINDS, StageTrace, StepRecord, Token, TopTable
+from engine.records import StageTrace, StepRecord, TopTable
 from engine.step_table import FIGURES, Figures, StepTable
+from engine.vocabulary import KINDS, Token
 from sessions import codec
 from sessions.columns import (
     CANDIDATE_COLUMNS,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import DoubleArray, FloatArray, Token, TopTable
+from engine.records import DoubleArray, FloatArray, TopTable
+from engine.vocabulary import Token
 
 _NOTHING = 1e-12
 """Mass that is rounding, not candidates."""

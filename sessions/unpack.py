@@ -24,9 +24,9 @@ from engine.records import (
     StepTiming,
     Stop,
     StopKind,
-    Token,
     TopTable,
 )
+from engine.vocabulary import Token
 from sessions import codec
 from sessions.columns import CANDIDATE_COLUMNS, STEP_COLUMNS, ChainOfSteps, Row
 from sessions.levels import Level, RowsError, unpack_levels

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engine.records import How, ModelFacts, StepRecord, Token
+from engine.model_facts import ModelFacts
+from engine.records import How, StepRecord
 from engine.sampling.chain import Effective, SpecError, effective
 from engine.stepper import Stepper
 from engine.text import quote
 from engine.tree import ROOT
+from engine.vocabulary import Token
 from sessions.diff import Change, model_changes
 from sessions.export.jsonl import plain
 from sessions.format import SessionError

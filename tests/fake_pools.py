@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from engine.kv.state import BlockStatus, BranchState, GroupState, PoolState
-from engine.records import StepRecord, Token
+from engine.records import StepRecord
+from engine.vocabulary import Token
 from inspector.view import View
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, timing, view
 

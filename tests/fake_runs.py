@@ -11,9 +11,10 @@ from textual.theme import Theme
 
 import themes
 from engine.backends.scripted import ScriptedBackend
-from engine.records import DenseLogits, SettingsChanged, Token
+from engine.records import DenseLogits, SettingsChanged
 from engine.sampling.chain import effective
 from engine.stepper import Stepper
+from engine.vocabulary import Token
 from inspector.messages import GoTo, NeedDense
 from inspector.panes.base import Pane, Rows
 from inspector.view import RunLog, View

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from engine.model_facts import ModelFacts
 from engine.records import (
     Draw,
     How,
     KVState,
     LayerTime,
-    ModelFacts,
     Origin,
     PrefillChunk,
     PrefillRecord,
@@ -22,9 +22,9 @@ from engine.records import (
     SettingsChanged,
     StepRecord,
     StepTiming,
-    Token,
     TopTable,
 )
+from engine.vocabulary import Token
 from inspector.view import RunLog, View
 
 SMOLLM2 = ModelFacts(

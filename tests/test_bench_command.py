@@ -18,15 +18,9 @@ from engine import roofline
 from engine.backends.base import BackendError
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import Measure, Open, Step, Submit
-from engine.records import (
-    Ceilings,
-    Contest,
-    DenseLogits,
-    Measured,
-    ModelFacts,
-    SettingsChanged,
-    StepRecord,
-)
+from engine.measurements import Ceilings, Contest, Measured
+from engine.model_facts import ModelFacts
+from engine.records import DenseLogits, SettingsChanged, StepRecord
 from engine.roofline import reached
 from engine.sampling.chain import effective
 from engine.stepper import Stepper

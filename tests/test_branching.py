@@ -19,13 +19,13 @@ from engine.records import (
     Record,
     RunState,
     StepRecord,
-    Token,
     Tokenized,
 )
 from engine.stepper import StepperError
 from engine.text import TokenTable
 from engine.token_named import tokenized
 from engine.tree import ROOT
+from engine.vocabulary import Token
 from inspector.controller import Controller
 from inspector.view import RunLog
 from sessions import open_session

@@ -15,7 +15,8 @@ from engine.backends.hf_pool import KVOptions
 from engine.backends.scripted import ScriptedBackend
 from engine.cache_curves import lengths_along, measure_curves, turns_for
 from engine.commands import MeasureCurves, Run, SendLogits, Step
-from engine.records import CacheCurves, DenseLogits, EngineError, LoadProgress, StepRecord
+from engine.measurements import CacheCurves
+from engine.records import DenseLogits, EngineError, LoadProgress, StepRecord
 from engine.sampling.chain import effective
 from engine.stepper import Stepper, StepperError
 from engine.tree import ROOT

@@ -15,14 +15,9 @@ from engine.backends.scripted import ScriptedBackend
 from engine.commands import MeasureDrift, Run
 from engine.drift_meter import measure_drift
 from engine.kv.drift import drift
-from engine.records import (
-    DriftMeasured,
-    DriftRow,
-    EngineError,
-    KVStorage,
-    LoadProgress,
-    StepRecord,
-)
+from engine.measurements import DriftMeasured, DriftRow
+from engine.model_facts import KVStorage
+from engine.records import EngineError, LoadProgress, StepRecord
 from engine.sampling.chain import effective
 from engine.stepper import Stepper, StepperError
 from engine.tree import ROOT

@@ -9,7 +9,8 @@ import pytest
 
 from engine.commands import MeasureDrift
 from engine.kv.drift import Drift
-from engine.records import DriftMeasured, DriftRow, Token
+from engine.measurements import DriftMeasured, DriftRow
+from engine.vocabulary import Token
 from inspector.keys import MEASURING
 from inspector.options import Save
 from inspector.panes.base import Pane

@@ -26,7 +26,8 @@ from engine.backends import (
 from engine.backends.base import BackendError
 from engine.backends.hf import HFBackend
 from engine.backends.hf_pool import KVOptions
-from engine.records import Origin, TokenKind
+from engine.records import Origin
+from engine.vocabulary import TokenKind
 from tests import tiny_models
 from tests.tiny_models import BOS, CHAT_TEMPLATE, EOS, KNOWN, VOCAB
 
@@ -567,7 +568,9 @@ def test_an_interrupt_in_a_pass_is_passed_on_and_leaves_the_run_as_it_was(
 ) -> None:
     llama.prefill(IDS)
     with monkeypatch.context() as patch:
-        patch.setattr(llama._parts.model.model.layers[2].mlp, "forward", _raising(KeyboardInterrupt()))
+        patch.setattr(
+            llama._parts.model.model.layers[2].mlp, "forward", _raising(KeyboardInterrupt())
+        )
         with pytest.raises(KeyboardInterrupt):
             llama.decode(4)
     assert llama.length == len(IDS)

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from engine.records import KVStorage
+from engine.model_facts import KVStorage
 from inspector import cli
 from inspector.config import Config, ConfigError
 from inspector.options import OneLineParser, add_model_options

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from textual.content import Content
 
-from engine.records import MEASURING_CURVES, CacheCurves, KVStorage, LoadProgress, Record
+from engine.measurements import MEASURING_CURVES, CacheCurves
+from engine.model_facts import KVStorage
+from engine.records import LoadProgress, Record
 from inspector.panes.cache_curves import chart_of, curve_lines, in_words
 from inspector.panes.figures import row
 from inspector.panes.gauges import gauge_lines, gauges

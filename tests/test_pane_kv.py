@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from textual.content import Content
 
-from engine.records import KVState, ModelFacts, Record
+from engine.model_facts import ModelFacts
+from engine.records import KVState, Record
 from inspector.panes.blocks import Block, grid
 from inspector.panes.kv import KVPane
 from inspector.panes.kv_figures import formula, per_token

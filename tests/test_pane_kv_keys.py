@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.kv.state import PoolState
-from engine.records import BranchNamed, Token
+from engine.records import BranchNamed
+from engine.vocabulary import Token
 from inspector.messages import GoTo
 from inspector.panes.kv import KVPane
 from inspector.view import View

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kv.state import GroupState, PoolState
-from engine.records import KVState, KVStorage
+from engine.model_facts import KVStorage
+from engine.records import KVState
 from inspector.panes.kv_branch import Place
 from inspector.panes.kv_detail import block_lines, last_node
 from inspector.panes.kv_layout import kv_lines

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.content import Content
 
-from engine.records import RunState, StateChanged, Token
+from engine.records import RunState, StateChanged
+from engine.vocabulary import Token
 from inspector.panes.kv_branch import Place, cursor_branch, trees_of
 from inspector.panes.kv_detail import last_node
 from inspector.panes.kv_figures import figures

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.kv.prefix import PrefixReport, explain
-from engine.records import PrefillRecord, PromptRecord, Token, Vocabulary
+from engine.records import PrefillRecord, PromptRecord
+from engine.vocabulary import Token, Vocabulary
 from inspector.panes.kv_layout import kv_lines
 from inspector.panes.kv_prefix import prefix_lines, prefix_short
 from inspector.panes.prefill import prefill_lines

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from engine.records import DenseLogits, SettingsChanged, Token, TokenKind, Vocabulary
+from engine.records import DenseLogits, SettingsChanged
 from engine.sampling.chain import effective
 from engine.sampling.stages import StageContext
+from engine.vocabulary import Token, TokenKind, Vocabulary
 from inspector.messages import NeedDense
 from inspector.panes.bars import DrawLine, share
 from inspector.panes.base import Pane

@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.pilot import Pilot
 
-from engine.records import Draw, How, RunState, StateChanged, Token
+from engine.records import Draw, How, RunState, StateChanged
+from engine.vocabulary import Token
 from inspector.messages import NeedDense
 from inspector.panes.bars import DrawLine, about
 from inspector.panes.ladder import LadderPane

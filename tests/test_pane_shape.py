@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from engine.records import RunState, StateChanged, Token
+from engine.records import RunState, StateChanged
 from engine.sampling.repeat import repeat_draw
 from engine.sampling.shape import Mark, census, mark_of, shape_of
+from engine.vocabulary import Token
 from inspector.panes.histogram import histogram
 from inspector.panes.loops import briefly, in_words, loop_at
 from inspector.panes.rerun import rerun

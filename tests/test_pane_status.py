@@ -6,15 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.records import (
-    BranchNamed,
-    EngineError,
-    KVStorage,
-    LoadProgress,
-    Record,
-    RunState,
-    StateChanged,
-)
+from engine.model_facts import KVStorage
+from engine.records import BranchNamed, EngineError, LoadProgress, Record, RunState, StateChanged
 from inspector.panes.status import SIGNS, status_line
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, settings, step, timing, view
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from engine.records import Origin, PromptRecord, Token, TokenKind
+from engine.records import Origin, PromptRecord
+from engine.vocabulary import Token, TokenKind
 from inspector.messages import GoTo
 from inspector.panes.tokens import TokensPane, columns, counts, heading, token_rows
 from inspector.view import RunLog, View

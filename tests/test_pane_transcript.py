@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from engine.records import Origin, PromptRecord, Token, TokenKind
+from engine.records import Origin, PromptRecord
 from engine.text import IncrementalDecoder, visible
+from engine.vocabulary import Token, TokenKind
 from inspector.messages import GoTo
 from inspector.panes.flow import BOLD_FROM, THRESHOLDS, Flow, level, shade
 from inspector.panes.transcript import TranscriptPane, cursor_info, legend, transcript

@@ -9,16 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from engine.records import (
-    BranchNamed,
-    Draw,
-    How,
-    Record,
-    SettingsChanged,
-    Stop,
-    StopKind,
-    Token,
-)
+from engine.records import BranchNamed, Draw, How, Record, SettingsChanged, Stop, StopKind
+from engine.vocabulary import Token
 from inspector.branches import Branches
 from inspector.messages import GoTo
 from inspector.panes.base import Pane

@@ -24,11 +24,11 @@ from engine.commands import (
     Step,
     Submit,
 )
+from engine.model_facts import ModelFacts
 from engine.process import EngineClient
 from engine.records import (
     DenseLogits,
     EngineError,
-    ModelFacts,
     PrefillRecord,
     PromptRecord,
     Record,
@@ -36,8 +36,8 @@ from engine.records import (
     SettingsChanged,
     StateChanged,
     StepRecord,
-    Vocabulary,
 )
+from engine.vocabulary import Vocabulary
 
 LETTERS = list("abcdefghijklmnopqrstuvwxyz")
 Asker = Callable[..., list[Record]]

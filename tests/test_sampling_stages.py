@@ -10,7 +10,6 @@ import sampling_reference as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.records import Token, TokenKind, Vocabulary
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.chain import build, effective
 from engine.sampling.draw import Purpose, uniform
@@ -42,6 +41,7 @@ from engine.sampling.stages import (
     Xtc,
     load_processor,
 )
+from engine.vocabulary import Token, TokenKind, Vocabulary
 
 EMPTY = StageContext()
 

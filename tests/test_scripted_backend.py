@@ -18,7 +18,8 @@ import pytest
 from engine.backends import open_backend
 from engine.backends.base import BackendError
 from engine.backends.scripted import END, UNSEEN, Fault, FaultKind, ScriptedBackend
-from engine.records import FloatArray, Origin, Token, TokenKind
+from engine.records import FloatArray, Origin
+from engine.vocabulary import Token, TokenKind
 
 
 def probs(logits: FloatArray) -> FloatArray:

@@ -11,7 +11,8 @@ import pytest
 
 from engine.kv.prefix import explain
 from engine.kv.state import PoolState
-from engine.records import LayerTime, ModelFacts, Record
+from engine.model_facts import ModelFacts
+from engine.records import LayerTime, Record
 from inspector.panes.base import Pane
 from inspector.panes.kv import KVPane
 from inspector.panes.registry import PANES

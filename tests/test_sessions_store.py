@@ -14,7 +14,6 @@ import pytest
 
 from engine.backends.scripted import ScriptedBackend
 from engine.records import (
-    KINDS,
     DenseLogits,
     Draw,
     EngineError,
@@ -30,12 +29,11 @@ from engine.records import (
     SettingsChanged,
     StateChanged,
     StepRecord,
-    Token,
-    TokenKind,
     TopTable,
 )
 from engine.sampling.chain import effective
 from engine.stepper import Stepper
+from engine.vocabulary import KINDS, Token, TokenKind
 from inspector.view import RunLog
 from sessions import SessionError, SessionWriter, open_session
 from sessions.recording import first_records, record

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.commands import Configure
-from engine.records import Token, Vocabulary
 from engine.sampling.chain import Chain, SpecError, effective, parse_spec
+from engine.vocabulary import Token, Vocabulary
 from inspector.view import View
 from inspector.whatif import (
     absent_stages,

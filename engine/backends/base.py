@@ -9,16 +9,9 @@ from typing import Protocol
 
 from engine.kv.prefix import PrefixReport, common_ids, explain
 from engine.kv.state import PoolState
-from engine.records import (
-    FloatArray,
-    HalfArray,
-    KVState,
-    LayerTime,
-    ModelFacts,
-    Origin,
-    Token,
-    Vocabulary,
-)
+from engine.model_facts import ModelFacts
+from engine.records import FloatArray, HalfArray, KVState, LayerTime, Origin
+from engine.vocabulary import Token, Vocabulary
 
 
 class BackendError(RuntimeError):

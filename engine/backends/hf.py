@@ -18,9 +18,11 @@ from engine.backends.hf_wide import widened_of
 from engine.kv.cache import PooledCache
 from engine.kv.prefix import PrefixReport
 from engine.kv.state import PoolState
-from engine.records import DtypeTrial, FloatArray, ModelFacts, Token, TokenKind, Vocabulary
+from engine.model_facts import DtypeTrial, ModelFacts
+from engine.records import FloatArray
 from engine.text import TokenTable
 from engine.timing import now_ms
+from engine.vocabulary import Token, TokenKind, Vocabulary
 
 
 class HFBackend:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from engine.records import DtypeTrial
+from engine.model_facts import DtypeTrial
 from engine.text import quote
 
 TRIED = ("float32", "float16", "bfloat16")

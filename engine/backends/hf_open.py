@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engine import models
 from engine.backends.base import BackendError
 from engine.backends.openmp import settle
-from engine.records import DtypeTrial
+from engine.model_facts import DtypeTrial
 from engine.timing import now_ms
 from engine.weights import available_memory, stored_weights, weights_bytes
 

@@ -12,7 +12,7 @@ from engine.kv.blocks import BLOCK_SIZE
 from engine.kv.budget import default_budget
 from engine.kv.cache import PooledCache, PoolMemoryError
 from engine.kv.layout import Unpooled, layout_of
-from engine.records import KVStorage
+from engine.model_facts import KVStorage
 from engine.weights import available_memory
 
 

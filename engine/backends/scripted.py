@@ -32,8 +32,10 @@ from engine.backends.base import (
 from engine.kv.blocks import BLOCK_SIZE
 from engine.kv.prefix import PrefixReport
 from engine.kv.state import PoolState
-from engine.records import FloatArray, ModelFacts, Origin, Token, TokenKind, Vocabulary
+from engine.model_facts import ModelFacts
+from engine.records import FloatArray, Origin
 from engine.timing import now_ms
+from engine.vocabulary import Token, TokenKind, Vocabulary
 
 LogitsOf = Callable[[Sequence[int]], Any]
 """Logits after the ids read so far (at least one), as anything that numpy takes for a vector."""

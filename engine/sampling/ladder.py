@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import CUT_BY_MODEL, SURVIVES, CutArray, Draw, How, StageTrace, Token, TopTable
+from engine.records import CUT_BY_MODEL, SURVIVES, CutArray, Draw, How, StageTrace, TopTable
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import Purpose, argmax, draw, uniform
 from engine.sampling.stages import Stage, StageContext, Temperature
+from engine.vocabulary import Token
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from engine.records import CacheCurves
+from engine.measurements import CacheCurves
 from engine.step_table import steady
 from inspector.panes.figures import MUTED, Mark, fit, marked, ms, muted, right, three
 from inspector.panes.plots import AXIS, bounds

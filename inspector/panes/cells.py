@@ -9,8 +9,8 @@ from __future__ import annotations
 from rich.cells import cell_len, chop_cells, set_cell_size
 from textual.content import Content
 
-from engine.records import Token, TokenKind
 from engine.text import label
+from engine.vocabulary import Token, TokenKind
 
 ELLIPSIS = "…"
 UNKNOWN = "…"

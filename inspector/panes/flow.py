@@ -12,9 +12,10 @@ from enum import StrEnum
 
 from rich.cells import cell_len
 
-from engine.records import Origin, PromptRecord, Token, TokenKind
+from engine.records import Origin, PromptRecord
 from engine.step_table import StepPath
 from engine.text import IncrementalDecoder, label, visible
+from engine.vocabulary import Token, TokenKind
 from inspector.panes.cells import chop, kind_style
 from inspector.view import ROOT
 

@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from engine.records import MEASURING_CURVES, Ceilings, ModelFacts, StepRecord
+from engine.measurements import MEASURING_CURVES, Ceilings
+from engine.model_facts import ModelFacts
+from engine.records import StepRecord
 from engine.roofline import reached
 from engine.step_table import StepPath, figures_of, steady
 from engine.text import visible

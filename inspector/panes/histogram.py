@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from textual.content import Content
 
-from engine.records import Token
 from engine.sampling.repeat import Repeats
+from engine.vocabulary import Token
 from inspector.panes.cells import right, token_text
 from inspector.panes.figures import MUTED, cut, fit, heading, muted, plural
 from inspector.panes.sparks import bar

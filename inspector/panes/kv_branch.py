@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.kv.state import BranchState, PoolState
-from engine.records import Token
+from engine.vocabulary import Token
 from inspector.ancestry import Ancestry
 from inspector.view import ROOT, RunLog, View
 

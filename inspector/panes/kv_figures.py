@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from engine.records import KVState, ModelFacts
+from engine.model_facts import ModelFacts
+from engine.records import KVState
 from engine.text import visible
 from inspector.panes.figures import (
     MUTED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 
 from engine.kv.state import PoolState
-from engine.records import ModelFacts
+from engine.model_facts import ModelFacts
 from inspector.panes.figures import (
     derived,
     heading,

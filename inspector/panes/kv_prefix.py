@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.content import Content
 
 from engine.kv.prefix import PrefixReport
-from engine.records import Token
 from engine.text import visible
+from engine.vocabulary import Token
 from inspector.panes.cells import token_text
 from inspector.panes.figures import (
     MUTED,

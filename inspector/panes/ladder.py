@@ -20,9 +20,10 @@ from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 
-from engine.records import DenseLogits, RunState, StepRecord, Vocabulary
+from engine.records import DenseLogits, RunState, StepRecord
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Chain
+from engine.vocabulary import Vocabulary
 from inspector.background import Background
 from inspector.messages import NeedDense
 from inspector.panes.bars import share

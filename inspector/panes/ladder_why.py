@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from engine.records import SURVIVES, Draw, How, Token
+from engine.records import SURVIVES, Draw, How
 from engine.sampling.chain import Ladder
 from engine.sampling.draw import stretch
 from engine.sampling.explain import Change, DialFlip, dial_flips, explain, flip_distance
 from engine.sampling.stages import spelled
 from engine.text import visible
+from engine.vocabulary import Token
 from inspector.panes.cells import token_text
 from inspector.panes.figures import cut, muted
 from inspector.panes.rerun import Run

@@ -12,11 +12,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from engine.records import KINDS, DenseLogits, Draw, StepRecord, Token, TokenKind, Vocabulary
+from engine.records import DenseLogits, Draw, StepRecord
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Candidates, Chain, Ladder
 from engine.sampling.head import TailMissing, over_head
 from engine.sampling.stages import StageContext
+from engine.vocabulary import KINDS, Token, TokenKind, Vocabulary
 from inspector.panes.bars import share
 from inspector.panes.partial import Partial
 from inspector.panes.rungs import Recorded, Rungs, Whole

@@ -14,17 +14,10 @@ from typing import Protocol
 
 import numpy as np
 
-from engine.records import (
-    DoubleArray,
-    Draw,
-    How,
-    IntArray,
-    StageTrace,
-    StepRecord,
-    Token,
-)
+from engine.records import DoubleArray, Draw, How, IntArray, StageTrace, StepRecord
 from engine.sampling.chain import Ladder
 from engine.sampling.draw import stretch
+from engine.vocabulary import Token
 
 _CHUNK = 64
 _MOST_STRETCHES = 2048

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from engine.records import Draw, Token
+from engine.records import Draw
 from engine.sampling.stacks import Disagreement, StackColumn, StackComparison
 from engine.text import visible
+from engine.vocabulary import Token
 from inspector.panes.bars import FIGURE, share
 from inspector.panes.cells import left, right, token_parts, token_text
 from inspector.panes.figures import MUTED, cut, heading, muted, plural

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from textual.content import Content
 from textual.widget import Widget
 
-from engine.records import EngineError, LoadProgress, ModelFacts, RunState
+from engine.model_facts import ModelFacts
+from engine.records import EngineError, LoadProgress, RunState
 from engine.text import visible
 from inspector.branches import place
 from inspector.panes.figures import MUTED, cut, padded, right

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from engine.records import Origin, PromptRecord, StepRecord, Token, TokenKind
+from engine.records import Origin, PromptRecord, StepRecord
 from engine.step_table import StepPath
+from engine.vocabulary import Token, TokenKind
 from inspector.messages import GoTo
 from inspector.panes.base import Pane, Rows
 from inspector.panes.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from engine.records import TokenKind
+from engine.vocabulary import TokenKind
 from inspector.messages import GoTo
 from inspector.panes.base import Pane, Rows
 from inspector.panes.cells import hex_bytes, kind_style, token_text

@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from engine.kv.drift import Drift
-from engine.records import MEASURING_DRIFT, DriftMeasured, DriftRow
+from engine.measurements import MEASURING_DRIFT, DriftMeasured, DriftRow
 from engine.text import visible
 from inspector.panes.cells import left, right, token_text
 from inspector.panes.figures import (

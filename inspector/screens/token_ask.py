@@ -15,7 +15,8 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from engine.records import Token, TopTable, Vocabulary
+from engine.records import TopTable
+from engine.vocabulary import Token, Vocabulary
 from inspector.escapes import unescaped
 from inspector.panes.cells import left, token_parts
 from inspector.panes.figures import percent, plural

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from engine.model_facts import KVStorage, ModelFacts
 from engine.records import (
     CUT_BY_MODEL,
     SURVIVES,
     KVState,
-    KVStorage,
-    ModelFacts,
     PrefillRecord,
     PromptRecord,
     SettingsChanged,

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.records import StepRecord, Token
+from engine.records import StepRecord
 from engine.text import label, visible
+from engine.vocabulary import Token
 from sessions.export.jsonl import cut_name, plain, texts
 from sessions.export.source import Source
 from sessions.export.words import about, speeds

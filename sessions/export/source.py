@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.records import ModelFacts, PrefillRecord, PromptRecord, SettingsChanged, StepRecord
+from engine.model_facts import ModelFacts
+from engine.records import PrefillRecord, PromptRecord, SettingsChanged, StepRecord
 from engine.timing import Speed, speed
 from sessions import pruned
 from sessions.reader import ROOT, Session

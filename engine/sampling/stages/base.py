@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from engine.records import IntArray, Vocabulary
+from engine.records import IntArray
 from engine.sampling.candidates import Candidates
+from engine.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,84 @@
+"""What is loaded, on what, and how its K and V are kept: a record, settled at load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DtypeTrial:
+    """One dtype tried at load: how fast, whether its answer can be trusted, or why not."""
+
+    dtype: str
+    matvec_ms: float | None
+    agrees: bool | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class KVStorage:
+    """How K and V are kept, settled when the model is loaded.
+
+    Without ``cached`` every pass reads the whole text again. ``dtype`` is what K and V are kept in
+    ("" where there are none or the model's own cache decides). In a pool, ``block_size`` positions
+    make a block and ``pool_bytes`` are reserved for ``blocks`` of them (one number for each group
+    of layers with the same window); these are None and empty without a pool.
+    """
+
+    cached: bool = True
+    dtype: str = ""
+    block_size: int | None = None
+    blocks: tuple[int, ...] = ()
+    pool_bytes: int | None = None
+
+    @property
+    def unusual(self) -> str:
+        """What is not as it is without asking: ``no cache``, ``int8 KV``, or nothing."""
+        if not self.cached:
+            return "no cache"
+        return "int8 KV" if self.dtype == "int8" else ""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFacts:
+    """What is loaded and on what. ``None`` means not known, and a note says why."""
+
+    name: str
+    identity: str
+    architecture: str
+    device: str
+    device_name: str
+    dtype: str
+    dtype_reason: str
+    dtype_trials: tuple[DtypeTrial, ...]
+    backend: str
+    vocab_size: int
+    tokenizer_size: int
+    layers: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    hidden_size: int
+    context_length: int | None
+    parameters: int
+    weight_bytes: int
+    kv_bytes_per_token_expected: int | None
+    kv_note: str
+    cache_kind: str
+    can_rewind: bool
+    stop_ids: dict[int, str] = field(default_factory=dict)
+    """Stop token id -> who declares it (tokenizer, config, generation config)."""
+    generation_config: dict[str, Any] = field(default_factory=dict)
+    has_chat_template: bool = False
+    load_ms: float = 0.0
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    threads: int = 0
+    kv_storage: KVStorage | None = None
+    """None where it is not known: a script, and recordings from before it was noted."""
+
+    @property
+    def keeps_cache(self) -> bool:
+        """Whether a pass goes on with what was read before; else each reads everything again."""
+        return self.kv_storage is None or self.kv_storage.cached
