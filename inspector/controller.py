@@ -54,6 +54,8 @@ class Controller:
         self._sent = False
         # Steps asked for while a pass was running: held keys must not be lost, nor fork the tip.
         self._queued = 0
+        # Whether what was asked of the engine ends by itself after so many steps.
+        self._counted = True
         self._run_when_ready = False
         # The parent whose new child the cursor is to move to (a fork beside the cursor).
         self._follow: int | None = None
@@ -111,6 +113,9 @@ class Controller:
                     self._deletion(record)
                 case StateChanged():
                     self._sent = False
+                    if record.reason:
+                        # Something stopped it: what was asked for before that is not wanted now.
+                        self._queued = 0
                     self._settle(record.state)
                 case EngineError():
                     self._queued = 0
@@ -207,6 +212,9 @@ class Controller:
             return
         if not self.busy:
             self._do(Run(self.cursor, left))
+            self._counted = left is not None
+        elif left is not None and self._counted:
+            self._queued += left
         elif self.log.state.state in (RunState.STARTING, RunState.LOADING):
             # Asked for before the model is there: it begins when the model is.
             self._run_when_ready = True
@@ -301,7 +309,7 @@ class Controller:
 
     def _do(self, command: Command) -> None:
         self.tell_breakpoints()
-        self._sent = True
+        self._sent, self._counted = True, True
         self._send(command)
 
     # --- asking -------------------------------------------------------------------------------

@@ -367,3 +367,15 @@ async def test_no_color_takes_colours_and_not_the_text(monkeypatch: pytest.Monke
                         assert style.color != style.bgcolor or style.color.is_default
                         if theme == "ansi-dark":
                             assert style.color.is_default
+
+
+async def test_keys_that_come_all_at_once_do_what_they_would_one_by_one() -> None:
+    one = app()
+    async with one.run_test(size=(160, 40)) as pilot:
+        await press(pilot, "n")
+        # As a macro or a fast hand sends them: no pause between the pane's digit and the zoom.
+        one.screen.action_focus_pane(6)
+        one.screen.action_zoom()
+        await pilot.pause(0.2)
+        assert one.screen.focused.id == "gauges"
+        assert one.query_one("#gauges").size.width > 150

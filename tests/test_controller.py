@@ -59,6 +59,39 @@ def test_back_and_step_along_what_is_recorded_ask_the_engine_for_nothing() -> No
     assert len(hands.client.sent) == asked
 
 
+def test_steps_asked_for_while_steps_are_made_come_after_them() -> None:
+    hands = Hands()
+    hands.client.held = True
+    hands.controller.run(7)
+    hands.controller.run(7)
+    hands.controller.step()
+    hands.client.release()
+    hands.take()
+    assert hands.controller.cursor == 15
+    assert not hands.controller.busy
+
+
+def test_steps_asked_for_in_a_run_without_end_are_not_saved_up() -> None:
+    hands = Hands()
+    hands.client.held = True
+    hands.controller.run()
+    hands.controller.run(10)
+    hands.client.release()
+    hands.take()
+    hands.controller.take([StateChanged(RunState.PAUSED)])
+    assert hands.sent(Step) == []
+
+
+def test_what_stops_a_run_ends_what_was_asked_for_after_it() -> None:
+    hands = Hands()
+    hands.client.held = True
+    hands.controller.run(2)
+    hands.controller.run(10)
+    hands.controller.take([StateChanged(RunState.PAUSED, "breakpoint 1: entropy > 3")])
+    assert hands.sent(Step) == []
+    assert hands.sent(Run) == [Run(0, 2)]
+
+
 def test_keys_pressed_while_a_pass_runs_are_neither_lost_nor_forks() -> None:
     hands = Hands()
     hands.client.held = True

@@ -143,7 +143,8 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         if 1 <= number <= len(PANES):
             name = PANES[number - 1][0]
             self._turn_to(name)
-            self.query_one(f"#{name}").focus()
+            # At once: the next key may be there already.
+            self.set_focus(self.query_one(f"#{name}"))
 
     def _turn_to(self, name: str) -> None:
         """Make room for a pane."""
@@ -164,11 +165,11 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         if self.query_one(DialsPane).display:
             self._layout.close(DIALS)
             self._lay_out()
-            self.query_one(LadderPane).focus()
+            self.set_focus(self.query_one(LadderPane))
             self.post_message(Try(None))
         else:
             self._turn_to(DIALS)
-            self.query_one(DialsPane).focus()
+            self.set_focus(self.query_one(DialsPane))
 
     @property
     def dials_open(self) -> bool:
@@ -185,16 +186,16 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         if stacks.display:
             self._layout.close("stacks")
             self._lay_out()
-            self.query_one(LadderPane).focus()
+            self.set_focus(self.query_one(LadderPane))
         else:
             self._turn_to("stacks")
-            stacks.focus()
+            self.set_focus(stacks)
 
     def action_draws(self, count: int) -> None:
         """Draw many times from the final distribution at the cursor."""
         shape = self.query_one(ShapePane)
         self._turn_to("shape")
-        shape.focus()
+        self.set_focus(shape)
         shape.draw(count, self._view)
 
     # --- showing ----------------------------------------------------------------------------------
