@@ -37,8 +37,7 @@ def record(
                 writer.add(DenseLogits(step.node, stepper.dense(step.node)))
             if count == steps:
                 break
-        if stepper.breakpoints:
-            writer.add(BreakpointsSet(tuple(stepper.breakpoints)))
+        writer.add_all(last_records(stepper))
 
 
 def first_records(stepper: Stepper, prompt: str, *, chat: bool = False) -> Iterator[Record]:
@@ -48,3 +47,12 @@ def first_records(stepper: Stepper, prompt: str, *, chat: bool = False) -> Itera
     yield SettingsChanged(settings.chain.preset, settings.spec, stepper.seed, settings.dials)
     yield stepper.submit(prompt, chat=chat)
     yield from stepper.prefill()
+
+
+def last_records(stepper: Stepper) -> Iterator[Record]:
+    """What it ends with: where K and V lie, and what there is to stop at."""
+    pool = stepper.pool_state()
+    if pool is not None:
+        yield pool
+    if stepper.breakpoints:
+        yield BreakpointsSet(tuple(stepper.breakpoints))

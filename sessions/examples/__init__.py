@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.sampling.chain import effective
 from engine.stepper import Stepper
 from sessions.format import SUFFIX
-from sessions.recording import first_records
+from sessions.recording import first_records, last_records
 from sessions.store import SessionWriter
 
 FOLDER = Path(__file__).parent
@@ -59,10 +59,10 @@ def record_example(name: str, stepper: Stepper, path: Path) -> None:
             writer.add(record)
         for step in stepper.run():
             writer.add(step)
-        if wanted.fork_at is None or wanted.fork_at not in stepper.nodes:
-            return
-        fork = stepper.nodes[wanted.fork_at]
-        runner_up = next(int(one) for one in fork.top.ids if one != fork.token.id)
-        writer.add(stepper.extend(fork.parent, force=runner_up))
-        for _ in range(wanted.fork_steps):
-            writer.add(stepper.extend(stepper.cursor))
+        if wanted.fork_at is not None and wanted.fork_at in stepper.nodes:
+            fork = stepper.nodes[wanted.fork_at]
+            runner_up = next(int(one) for one in fork.top.ids if one != fork.token.id)
+            writer.add(stepper.extend(fork.parent, force=runner_up))
+            for _ in range(wanted.fork_steps):
+                writer.add(stepper.extend(stepper.cursor))
+        writer.add_all(last_records(stepper))
