@@ -287,6 +287,7 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
     def _try(self, message: Try) -> None:
         before = self.controller.what_if
         self.controller.what_if = message.chain
+        message.taken = True
         if (before is None) != (message.chain is None):
             # Not at every turn: the footer makes all its keys anew.
             self._screen.refresh_bindings()

@@ -44,3 +44,5 @@ class Try(Message):
     def __init__(self, chain: Chain | None) -> None:
         super().__init__()
         self.chain = chain
+        self.taken = False
+        """Whether it is tried by now."""

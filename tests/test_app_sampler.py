@@ -162,6 +162,22 @@ async def test_the_keys_of_the_dials_are_dead_while_they_are_closed() -> None:
         assert "a" in one.screen.active_bindings
 
 
+async def test_a_picture_between_two_turns_loses_neither() -> None:
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n", "s")
+        await press(pilot, "plus", "plus", "plus")
+        by_keys = spec(one)
+        await press(pilot, "0")
+        assert spec(one) != by_keys
+        for _ in range(3):
+            one.action_turn(1)
+            # What is on its way is not known to the app yet; it paints what it knows.
+            one.paint()
+        await pilot.pause(0.2)
+        assert spec(one) == by_keys
+
+
 async def test_dials_turn_from_the_ladder_too() -> None:
     one = app()
     async with one.run_test(size=WIDE) as pilot:

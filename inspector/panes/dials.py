@@ -77,6 +77,7 @@ in use that nobody asked for.
         self._dial = ""
         self._typed: str | None = None
         self._error = ""
+        self._asked: Try | None = None
 
     # --- lines --------------------------------------------------------------------------------
 
@@ -211,7 +212,14 @@ in use that nobody asked for.
         # is with the answer: a frame before it would hold it up.
         self.view = replace(self.view, what_if=tried)
         self._read(self.view)
-        self.post_message(Try(tried))
+        self._asked = Try(tried)
+        self.post_message(self._asked)
+
+    def show(self, view: View) -> None:
+        if self._asked is not None and not self._asked.taken:
+            # A picture of what was tried before: the keys pressed since are on their way.
+            view = replace(view, what_if=self._asked.chain)
+        super().show(view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("reset", "insert", "out", "shift") and covered(self.app):
