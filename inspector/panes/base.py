@@ -15,9 +15,7 @@ from typing import ClassVar, Protocol
 
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.color import ColorParseError
 from textual.content import Content
-from textual.css.tokenizer import TokenError
 from textual.events import Click, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -28,6 +26,7 @@ from textual.style import Style
 
 from inspector.panes.frame import Frame, frame_of
 from inspector.panes.scrollbar import PaneScrollBar
+from inspector.panes.style_words import StyleWords
 from inspector.view import RunLog, View
 
 SELECTED = "▸"
@@ -36,8 +35,6 @@ SELECTED = "▸"
 WHAT_IF = "WHAT IF, not the record"
 """In the title of a pane that shows what was tried; its border is dashed as well."""
 
-_MUTED = {"$text-muted": "$foreground-muted", "$text-disabled": "$foreground-disabled"}
-"""Textual defines the former as ``auto 60%``, and loses the 60% on the way into a ``Content``."""
 _HIGHLIGHT = "on $block-cursor-blurred-background"
 
 
@@ -135,7 +132,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         self._painted: dict[int, _Painted] = {}
         self._frame: Frame | None = None
         self._titles: dict[str, Content] = {}
-        self._styles: dict[str, Style] = {}
+        self._words = StyleWords()
 
     # --- what a pane says of itself -----------------------------------------------------------
 
@@ -266,7 +263,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._painted.clear()
-        self._styles.clear()
+        self._words.forget()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         # A layout is painted before anybody is told of it. Made only then, the lines would be
@@ -365,26 +362,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         """The style that ``text`` stands for; none where a theme lacks a variable."""
         if isinstance(text, Style):
             return text
-        style = self._styles.get(text)
-        if style is None:
-            words = " ".join(self._word(word) for word in text.split())
-            try:
-                style = Style.parse(words)
-            except (ColorParseError, TokenError):
-                style = Style.null()
-            self._styles[text] = style
-        return style
-
-    def _word(self, word: str) -> str:
-        """One word of a style, in a form that means outside a stylesheet what it means in one."""
-        variables = self.app.theme_variables
-        if word.endswith("-style"):
-            return variables.get(word.removeprefix("$"), "none").replace("none", "")
-        if word in _MUTED:
-            word = _MUTED[word]
-            # A terminal's own colour cannot be mixed with what is behind it.
-            return "dim" if variables.get(word[1:], "").startswith("ansi_") else word
-        return word
+        return self._words.style(text, self.app.theme_variables)
 
     # --- moving -------------------------------------------------------------------------------
 
