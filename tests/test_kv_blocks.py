@@ -179,7 +179,7 @@ def test_what_is_held_is_never_evicted_and_a_full_pool_says_so() -> None:
     read(pool, idle, [2] * 4)
     pool.release(idle)
     with pytest.raises(
-        OutOfBlocks, match=r"hold 2 of its 4 blocks .* needs 3: raise the KV budget"
+        OutOfBlocks, match=r"raise the KV budget \(.* hold 2 of its 4 blocks .* needs 3\)"
     ):
         pool.extend(branch, 12)
     # Nobody was evicted for a pass that could not be.
