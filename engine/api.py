@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from engine.backends import Progress, open_backend
+from engine.backends import open_backend
 from engine.backends.base import Backend
+from engine.progress import Progress
 
 
 def open_model(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from engine.backends.base import Backend, BackendError
 from engine.measurements import MEASURING_CURVES, CacheCurves
+from engine.progress import Progress, silent
 from engine.stepper import Stepper, StepperError
 
 SHORTEST = 16
@@ -19,11 +20,6 @@ TURNS, FEWEST = 5, 3
 ENOUGH_MS = 2000.0
 """Full reads of one length are to take so long in all; one that takes longer has one turn."""
 _SHORT_TEXT = 256
-Progress = Callable[[str, float | None, str], None]
-
-
-def _silent(phase: str, fraction: float | None, detail: str) -> None:
-    pass
 
 
 @dataclass
@@ -61,7 +57,7 @@ def turns_for(expected_ms: float | None) -> int:
 def measure_curves(
     stepper: Stepper,
     node: int,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> CacheCurves:
     """Time passes at several lengths of the text that ends with ``node``; the run stays as it is.

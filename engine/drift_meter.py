@@ -9,19 +9,14 @@ from engine.backends.base import BackendError
 from engine.kv.drift import drift
 from engine.measurements import MEASURING_DRIFT, DriftMeasured, DriftRow
 from engine.model_facts import ModelFacts
+from engine.models import FLOAT_DTYPES
+from engine.progress import Progress, silent
 from engine.records import FloatArray
 from engine.stepper import Stepper, StepperError
 from engine.tree import ROOT
 
-DTYPES = ("float32", "float16", "bfloat16")
-Progress = Callable[[str, float | None, str], None]
 
-
-def _silent(phase: str, fraction: float | None, detail: str) -> None:
-    pass
-
-
-def measure_drift(stepper: Stepper, node: int, progress: Progress = _silent) -> DriftMeasured:
+def measure_drift(stepper: Stepper, node: int, progress: Progress = silent) -> DriftMeasured:
     """Hold the logits that ``node`` was drawn from, and others, against a fresh read's.
 
     At the prompt (node 0), the logits after it. What the run holds stays as it is. Raises
@@ -35,7 +30,7 @@ def measure_drift(stepper: Stepper, node: int, progress: Progress = _silent) -> 
         run_label(facts): lambda: ours,
         "beside a shorter text, padded": partial(backend.fresh, ids, rows=2),
     }
-    for name in DTYPES:
+    for name in FLOAT_DTYPES:
         if name != facts.dtype.split()[0]:
             ways[f"weights in {name}"] = partial(backend.fresh, ids, dtype=name)
     progress(MEASURING_DRIFT, 0.0, "a fresh read")

@@ -20,7 +20,8 @@ from typing import Any
 
 from engine.causal import ModelError, first_line
 from engine.gguf import convert
-from engine.prepared import Progress, prepare, prepared, sha256, tree_bytes
+from engine.prepared import prepare, prepared, sha256, tree_bytes
+from engine.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from engine.causal import ModelError, check_loaded, first_line, inspect_config
-from engine.prepared import Progress
+from engine.progress import Progress
 
 _SCALARS = {
     0: "B",

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from engine.causal import ModelError, first_line
 from engine.gguf import quiet
-from engine.prepared import Progress, check_space, tree_bytes
+from engine.prepared import check_space, tree_bytes
+from engine.progress import Progress
 
 _TIMEOUT = 15.0  # seconds for the hub's first answer
 

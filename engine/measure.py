@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
@@ -13,13 +13,12 @@ from engine.commands import Measure, Open
 from engine.measurements import Ceilings, Contest, Measured
 from engine.model_facts import ModelFacts
 from engine.models import DTYPES
+from engine.progress import Progress
 from engine.roofline import measure_ceilings
 from engine.stepper import Stepper
 from engine.timing import now_ms
 
 WARM_UP_TOKENS = 8
-
-Progress = Callable[[str, float | None, str], None]
 
 
 class Rival(Protocol):

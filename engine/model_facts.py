@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+KV_DTYPES = ("auto", "int8")
+"""What K and V can be asked to be kept in; auto is the dtype that the model computes them in."""
+
 
 @dataclass(frozen=True, slots=True)
 class DtypeTrial:

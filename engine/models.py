@@ -30,7 +30,8 @@ from engine.fetch import (
     has_pip,
 )
 from engine.hub import NotFound, hub_folder
-from engine.prepared import Progress, cache_dir, gigabytes, known_sha256, prepare, provenance
+from engine.prepared import cache_dir, gigabytes, known_sha256, prepare, provenance
+from engine.progress import Progress, silent
 from engine.text import quote, visible
 from engine.weights import (
     available_memory,
@@ -58,7 +59,8 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-DTYPES = ("auto", "float32", "float16", "bfloat16")
+FLOAT_DTYPES = ("float32", "float16", "bfloat16")
+DTYPES = ("auto", *FLOAT_DTYPES)
 """What `load` takes for a dtype; auto is the one the weights are stored in."""
 
 
@@ -80,12 +82,8 @@ class ResolvedModel:
     """The name of the GGUF file that the folder was made from."""
 
 
-def _silent(phase: str, fraction: float | None, detail: str) -> None:
-    pass
-
-
 def resolve(
-    spec: str | None, progress: Progress = _silent, *, offline: bool = False
+    spec: str | None, progress: Progress = silent, *, offline: bool = False
 ) -> ResolvedModel:
     """The model that `spec` names: None (the default model), a folder, a .gguf file or a
     hub id, looked for in this order.
@@ -248,7 +246,7 @@ def load(
     device: str = "cpu",
     *,
     trust_remote_code: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> tuple[Any, Any]:
     """(model, tokenizer) of a resolved model, in evaluation mode on `device`.
 

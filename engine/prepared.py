@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.causal import ModelError
-
-Progress = Callable[[str, float | None, str], None]
-"""Told (phase, fraction done or None, detail). Phases: wait, download, check, convert, load."""
+from engine.progress import Progress
 
 PROVENANCE = "llm-inspect.json"
 """The file that says where a prepared folder came from, and what belongs in it."""

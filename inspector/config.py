@@ -11,8 +11,10 @@ from typing import Any
 
 import platformdirs
 
+from engine.kv.blocks import LARGEST_BLOCK
+from engine.model_facts import KV_DTYPES
 from engine.sampling.stages import DIALS
-from inspector.sizes import KV_DTYPES, LARGEST_BLOCK, parse_size
+from inspector.sizes import parse_size
 
 APP_NAME = "llm-inspect"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from engine.kv.blocks import LARGEST_BLOCK
+from engine.model_facts import KV_DTYPES
 from inspector.config import Config
-from inspector.sizes import KV_DTYPES, LARGEST_BLOCK, parse_size
+from inspector.sizes import parse_size
 
 
 def add_kv_options(parser: argparse.ArgumentParser) -> None:

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from textual.app import App
 from textual.binding import BindingType
-from textual.screen import ModalScreen, SystemModalScreen
 
 from inspector.controller import Controller
+from inspector.covered import covered
 from inspector.keys import MEASURING
 from inspector.screens.drift import DriftScreen
 
@@ -62,7 +62,5 @@ class MeasuringApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # While a window asks something, another must not open above it.
         if action in ("drift", "compare_cache"):
-            modal = isinstance(self.screen, ModalScreen)
-            # The command palette closes before it does what was chosen in it.
-            return not modal or isinstance(self.screen, SystemModalScreen)
+            return not covered(self)
         return super().check_action(action, parameters)

@@ -1,4 +1,4 @@
-"""Amounts of memory as people write them, and what else can be said of the KV cache."""
+"""Amounts of memory as people write them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import re
 _SIZE = re.compile(r"([0-9]*\.?[0-9]+)\s*(?:([kmgt])(i?b)?|b?)")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _MOST = 2**60
-KV_DTYPES = ("auto", "int8")
-LARGEST_BLOCK = 1024
-"""Positions of a KV block."""
 _SHOWN = 30
 
 

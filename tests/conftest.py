@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,14 @@ def default_model_dir() -> Path:
         pass
 
     return Path(str(resolve(None, quiet).path))
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Threads only get into each other's way with models as small as the tests'."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

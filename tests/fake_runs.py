@@ -77,16 +77,12 @@ def styles_at(rows: Rows, line: int, text: str) -> str:
     return " ".join(str(span.style) for span in content.spans if span.start <= at < span.end)
 
 
-class Host(App[None]):
-    """An app of one pane, with the real themes; it keeps the messages that the pane posts."""
+class Themed(App[None]):
+    """An app of one pane, with the real themes."""
 
-    CSS = "Pane { height: 1fr; }"
-
-    def __init__(self, pane: Pane, view: View, theme: str = "dark") -> None:
+    def __init__(self, pane: Pane, theme: str = "dark") -> None:
         super().__init__()
         self.pane = pane
-        self._view = view
-        self.posted: list[Message] = []
         for name in themes.names():
             self.register_theme(Theme(**themes.load(name).textual_kwargs()))
         self.theme = theme
@@ -96,6 +92,17 @@ class Host(App[None]):
 
     def compose(self) -> ComposeResult:
         yield self.pane
+
+
+class Host(Themed):
+    """A themed pane that shows a view; the messages that it posts are kept."""
+
+    CSS = "Pane { height: 1fr; }"
+
+    def __init__(self, pane: Pane, view: View, theme: str = "dark") -> None:
+        super().__init__(pane, theme)
+        self._view = view
+        self.posted: list[Message] = []
 
     def on_mount(self) -> None:
         self.pane.show(self._view)

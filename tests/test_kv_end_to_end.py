@@ -14,7 +14,7 @@ import pytest
 from engine.backends import open_backend
 from engine.backends.base import Backend
 from engine.cache_curves import measure_curves
-from engine.drift_meter import DTYPES
+from engine.models import FLOAT_DTYPES
 from engine.sampling.chain import effective
 from engine.stepper import Stepper
 from engine.tree import ROOT
@@ -165,7 +165,7 @@ def test_the_drift_of_the_default_model(far: Stepper) -> None:
     assert [row.label for row in found.rows] == [
         "this run, K and V in float16",
         "beside a shorter text, padded",
-        *(f"weights in {name}" for name in DTYPES if name != "float16"),
+        *(f"weights in {name}" for name in FLOAT_DTYPES if name != "float16"),
     ]
     for row in found.rows:
         assert row.drift is not None

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.events import Resize
 from textual.geometry import Region
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
-from textual.theme import Theme
 
-import themes
 from inspector.panes.base import Pane
 from inspector.view import RunLog, View
+from tests.fake_runs import Themed
 
 
 class Counting(Pane):
@@ -44,7 +42,7 @@ class Counting(Pane):
         event.prevent_default()
 
 
-class Framed(App[None]):
+class Framed(Themed):
     """One pane with a border and padding; counts how often the screen is laid out."""
 
     CSS = """
@@ -56,18 +54,8 @@ class Framed(App[None]):
     """
 
     def __init__(self, theme: str = "dark") -> None:
-        super().__init__()
-        self.pane = Counting()
+        super().__init__(Counting(), theme)
         self.layouts = 0
-        for name in themes.names():
-            self.register_theme(Theme(**themes.load(name).textual_kwargs()))
-        self.theme = theme
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.fallback_variables()
-
-    def compose(self) -> ComposeResult:
-        yield self.pane
 
     def on_mount(self) -> None:
         def counted(_: object) -> None:

@@ -8,9 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from engine.backends.base import Backend, BackendError
-
-Progress = Callable[[str, float | None, str], None]
-"""Told the phase of loading, how much of it is done (None: not known), and a detail."""
+from engine.progress import Progress, silent
 
 BACKENDS = {
     "hf": "engine.backends.hf_open",
@@ -36,8 +34,4 @@ def open_backend(
         raise BackendError(f"unknown backend {name!r}; {hint}")
     opener: Callable[[Mapping[str, Any], Progress], Backend]
     opener = import_module(BACKENDS[name]).open_backend
-    return opener(options or {}, progress or _silent)
-
-
-def _silent(phase: str, fraction: float | None, detail: str) -> None:
-    pass
+    return opener(options or {}, progress or silent)

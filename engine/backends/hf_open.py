@@ -6,14 +6,16 @@ torch is imported only once opening has begun, so that its seconds count as load
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from engine import models
 from engine.backends.base import BackendError
 from engine.backends.openmp import settle
-from engine.model_facts import DtypeTrial
+from engine.kv.blocks import LARGEST_BLOCK
+from engine.model_facts import KV_DTYPES, DtypeTrial
+from engine.progress import Progress
 from engine.timing import now_ms
 from engine.weights import available_memory, stored_weights, weights_bytes
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from engine.backends.hf import HFBackend
     from engine.backends.hf_pool import KVOptions
 
-Progress = Callable[[str, float | None, str], None]
 
 OPTIONS = (
     *("model", "device", "dtype", "trust_remote_code", "threads", "offline"),
@@ -84,10 +85,10 @@ def _kv_options(options: Mapping[str, Any]) -> KVOptions:
 
     size, budget = options.get("block_size"), options.get("kv_budget")
     kind = options.get("kv_dtype") or "auto"
-    if kind not in ("auto", "int8"):
-        raise BackendError(f"unknown KV dtype {kind!r}: give auto or int8")
-    if size is not None and not 1 <= int(size) <= 1024:
-        raise BackendError(f"a KV block holds 1 to 1,024 positions, not {size}")
+    if kind not in KV_DTYPES:
+        raise BackendError(f"unknown KV dtype {kind!r}: give {' or '.join(KV_DTYPES)}")
+    if size is not None and not 1 <= int(size) <= LARGEST_BLOCK:
+        raise BackendError(f"a KV block holds 1 to {LARGEST_BLOCK:,} positions, not {size}")
     made = KVOptions(cached=bool(options.get("cache", True)), eight_bits=kind == "int8")
     if size is not None:
         made = replace(made, block_size=int(size))
