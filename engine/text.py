@@ -70,7 +70,7 @@ class TokenTable:
         """The table of a transformers tokenizer for logits `vocab_size` wide."""
         rule = _rule(tokenizer)
         if rule:
-            return cls(vocab_size, _reader(tokenizer, lambda _, surface: rule(surface)))
+            return cls(vocab_size, _reader(tokenizer, _by_rule(tokenizer, rule)))
         decoding = _ByDecoding(tokenizer)
         return cls(vocab_size, _reader(tokenizer, decoding), decoding.added_by)
 
@@ -145,7 +145,7 @@ def _encode(text: str) -> bytes:
 def _byte_level(surface: str) -> tuple[bytes, bytes]:
     try:
         data = bytes([_BYTE_OF_LETTER[letter] for letter in surface])
-    except KeyError:  # an added token with a letter outside the alphabet stands as it is
+    except KeyError:  # a letter outside the alphabet stands as it is
         data = _encode(surface)
     return data, data
 
@@ -262,6 +262,33 @@ class _ByDecoding:
             return data, data
         added = self.added_by(self._before, token_id)
         return _encode(alone) if added is None else added, _encode(alone)
+
+
+def _by_rule(tokenizer: Any, rule: Rule) -> Callable[[int, str], tuple[bytes, bytes]]:
+    """The bytes of an id by ``rule``, those of an added token by how it is written.
+
+    An added token is cut out of the text before the model's alphabet (bytes as letters, a marker
+    for a space) comes into play, so its string is its text, whatever the tokenizer's own decode
+    makes of it. Not so where the model's own merges lead to the same id, nor where the text is
+    normalised before it is looked for, when a marker in it may be a space.
+    """
+    backend, added = tokenizer.backend_tokenizer, tokenizer.added_tokens_decoder
+
+    def as_written(token_id: int, surface: str) -> bool:
+        if token_id not in added or surface.isascii():
+            return False
+        if rule is not _byte_level and backend.normalizer and added[token_id].normalized:
+            return False
+        return [one.id for one in backend.model.tokenize(surface)] != [token_id]
+
+    def bytes_of(token_id: int, surface: str) -> tuple[bytes, bytes]:
+        data, first = rule(surface)
+        written = _encode(surface)
+        if data == written or not as_written(token_id, surface):
+            return data, first
+        return written, written
+
+    return bytes_of
 
 
 def _reader(

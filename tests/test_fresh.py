@@ -198,3 +198,18 @@ def test_logits_that_overflow_name_the_dtype() -> None:
     with torch.no_grad():
         backend._parts.model.lm_head.weight.mul_(1e6)
     assert refusal(backend, dtype="float16") == "its logits are not finite in float16"
+
+
+def test_nan_in_a_padded_row_is_seen_e8() -> None:
+    """E8: a model that breaks beside padding breaks in the shorter rows of a batch alone."""
+    model = tiny_models.llama()
+
+    def spoil(module: Any, given: Any, output: Any) -> Any:
+        output.logits[1] = float("nan")  # the second of two texts, begun by padding
+        return output
+
+    handle = model.register_forward_hook(spoil)
+    with pytest.raises(BackendError, match="not finite in float32 beside 6 positions of padding"):
+        hf_fresh.read(model, IDS, rows=2, dtype=None, wide=None, more={"logits_to_keep": 1})
+    handle.remove()
+    hf_fresh.read(model, IDS, rows=2, dtype=None, wide=None, more={"logits_to_keep": 1})

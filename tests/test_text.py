@@ -196,6 +196,46 @@ def test_a_space_that_comes_with_the_next_token() -> None:
     assert table_of(word_end()).pieces([1, 2, 3]) == [b"lo", b"w", b" b"]
 
 
+def test_added_tokens_of_a_byte_level_bpe_are_their_utf8_a5() -> None:
+    """A5: an added token never went through the byte table, so it is not read through it."""
+    tokenizer = byte_level()
+    tokenizer.add_tokens(["čaj", "đem", "für"])
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<｜ü｜>", "¡ø!"]})
+    table = TokenTable.from_tokenizer(tokenizer, len(tokenizer))
+    for text in ("čaj", "đem", "für", "<｜ü｜>", "¡ø!"):
+        (token_id,) = tokenizer.encode(text)
+        assert table[token_id].data == table[token_id].first == text.encode()
+        assert table[token_id].kind == ("special" if "!" in text or "｜" in text else "added")
+    assert table[tokenizer.convert_tokens_to_ids("čaj")].data.hex(" ") == "c4 8d 61 6a"
+    joined = b"".join(table.pieces(tokenizer.encode("đem čaj für üü")))
+    assert joined.decode() == "đem čaj für üü"
+
+
+def test_what_merges_lead_to_stays_bytes_though_it_was_added_a5() -> None:
+    """A5: the id of one letter of the byte alphabet is that byte in every other text."""
+    tokenizer = byte_level()
+    (byte_e9,) = [n for letter, n in tokenizer.get_vocab().items() if letter == "é"]
+    tokenizer.add_tokens(["é", "Ġa"])
+    table = TokenTable.from_tokenizer(tokenizer, len(tokenizer))
+    assert table[byte_e9].data == b"\xe9"
+    assert table[256].data == b" a"
+    assert b"".join(table.pieces(tokenizer.encode("鐩"))).decode() == "鐩"
+
+
+def test_added_tokens_of_sentencepiece_keep_a_marker_that_is_text_a5() -> None:
+    """A5: looked for in the text as given, a marker in an added token is that very character."""
+    tokenizer = sentencepiece()
+    tokenizer.add_tokens([AddedToken("▁x", normalized=False), AddedToken("für", normalized=False)])
+    tokenizer.add_tokens([AddedToken("▁y", normalized=True)])
+    table = TokenTable.from_tokenizer(tokenizer, len(tokenizer))
+    ids = {text: tokenizer.convert_tokens_to_ids(text) for text in ("▁x", "für", "▁y", "▁▁▁")}
+    assert table[ids["▁x"]].data == "▁x".encode()
+    assert table[ids["für"]].data == "für".encode()
+    assert table[ids["▁▁▁"]].data == b"   "
+    normalised = tokenizer.backend_tokenizer.normalizer is not None
+    assert table[ids["▁y"]].data == (b" y" if normalised else "▁y".encode())
+
+
 @pytest.mark.parametrize("name", ALL)
 @given(data=st.data())
 def test_pieces_joined_are_the_tokenizers_own_decode(name: str, data: st.DataObject) -> None:

@@ -49,10 +49,15 @@ def read(
             output = model(tokens, **given)
         else:
             output = torch.func.functional_call(model, _copies(model, dtype), (tokens,), given)
-        logits: FloatArray = output.logits[0, -1].float().cpu().numpy()
-    if not np.isfinite(logits.max()):
-        raise BackendError(f"its logits are not finite in {dtype or models.loaded_dtype(model)}")
-    return logits
+        last: FloatArray = output.logits[:, -1].float().cpu().numpy()
+    # The shorter rows too: what breaks beside padding breaks there.
+    broken = np.flatnonzero(~np.isfinite(last.max(axis=1)))
+    if broken.size:
+        where = "" if 0 in broken else f" beside {len(ids) - lengths(len(ids), rows)[broken[0]]}"
+        where = f"{where} positions of padding" if where else ""
+        name = dtype or models.loaded_dtype(model)
+        raise BackendError(f"its logits are not finite in {name}{where}")
+    return last[0]
 
 
 def lengths(count: int, rows: int) -> list[int]:
