@@ -8,6 +8,7 @@ from typing import Any
 from engine.backends import open_backend
 from engine.backends.base import Backend
 from engine.progress import Progress
+from engine.text import visible
 
 
 def open_model(
@@ -39,5 +40,5 @@ class _Phases:
 
     def __call__(self, phase: str, fraction: float | None, detail: str = "") -> None:
         if phase != self._last:
-            print(f"{phase}: {detail}" if detail else phase, file=sys.stderr)
+            print(visible(f"{phase}: {detail}" if detail else phase), file=sys.stderr)
         self._last = phase

@@ -49,6 +49,7 @@ from engine.records import (
     SettingsChanged,
     StateChanged,
 )
+from engine.safe_output import safe_output
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import SpecError, effective
 from engine.stepper import Stepper, StepperError
@@ -350,4 +351,5 @@ def serve(connection: Connection, log_file: str) -> None:
     sys.stderr.flush()
     os.dup2(log, 1)
     os.dup2(log, 2)
-    Engine(connection.send, connection).serve()
+    with safe_output():
+        Engine(connection.send, connection).serve()

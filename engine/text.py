@@ -8,6 +8,11 @@ token is an id and *bytes*; text is made from the bytes of a whole sequence
 
 Pure functions and small objects over `str` and `bytes`: no torch, no
 transformers, no screen library. A tokenizer is passed in and duck-typed.
+
+The door for foreign text is at the edge: whatever leaves the program passes `safe`, in
+`engine.safe_output` (streams and the log), `inspector.safe_screen` (every line of every widget)
+and `sessions.export.formats` (files), so no pane or command has to remember it. `visible` is for
+those who lay text out: it also shows what hides, and the widths are then measured right.
 """
 
 from __future__ import annotations
@@ -435,6 +440,25 @@ def visible(text: str, *, newline: str = "⏎", tab: str = "⇥", emoji: bool = 
         shown += text[end : found.start()].translate(forms), found[0]
         end = found.end()
     return "".join(shown) + text[end:].translate(forms)
+
+
+# What a terminal acts on, and what XML and UTF-8 cannot hold: the controls, line separators and
+# bidi controls, lone surrogates, the two noncharacters of the basic plane.
+_ACTING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def safe(text: str, *, newline: str = "\n", tab: str = "\t") -> str:
+    """`text` with only what acts on a terminal made visible, in the forms of `visible`.
+
+    For the edge, where every text passes whoever wrote it: our own signs, emoji and the joiners
+    that some scripts need stay as they are. Text without any of it costs one look.
+    """
+    if text.isprintable():
+        return text
+    forms = _forms(newline, tab)
+    return _ACTING.sub(lambda found: forms[ord(found[0])], text)
 
 
 def visible_bytes(data: bytes, *, newline: str = "⏎", tab: str = "⇥") -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from textual.app import App
-
 import themes
+from inspector.safe_screen import SafeApp
 from inspector.screens.sessions import SessionsScreen
 from inspector.theming import use_theme
 from sessions.library import Library
 
 
-class Browser(App[Path | None]):
+class Browser(SafeApp[Path | None]):
     """Ends with the session to open; None for none."""
 
     TITLE = "llm-inspect sessions"

@@ -8,8 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
+from engine.safe_output import safe_output
+from engine.text import visible
 from inspector.options import (
     EXIT_ENGINE,
     EXIT_INTERRUPTED,
@@ -40,10 +43,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--debug"]
     name = words[0] if words else ""
     handler = COMMANDS[name][0] if name in COMMANDS else _inspect
+    with safe_output():
+        return _guarded(lambda: handler(words[1:] if name in COMMANDS else words), debug)
+
+
+def _guarded(work: Callable[[], int], debug: bool) -> int:
+    """The exit code of ``work``, with one line on standard error for what went wrong."""
     try:
-        return handler(words[1:] if name in COMMANDS else words)
+        code = work()
+        sys.stdout.flush()
+        return code
     except UsageError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {visible(str(error))}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -53,8 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except Exception as error:
         if debug:
-            raise
-        print(f"{PROGRAM}: {type(error).__name__}: {error} (--debug shows more)", file=sys.stderr)
+            traceback.print_exc()
+        else:
+            what = visible(f"{type(error).__name__}: {error}")
+            print(f"{PROGRAM}: {what} (--debug shows more)", file=sys.stderr)
         return EXIT_ENGINE
 
 

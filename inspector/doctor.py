@@ -14,6 +14,7 @@ from rich.console import Console
 from engine.commands import Open
 from engine.model_facts import KVStorage, ModelFacts
 from engine.process import EngineClient
+from engine.text import visible
 from inspector.answers import Answers, EngineFailedError
 from inspector.config import config_file, log_file
 from inspector.options import EXIT_ENGINE, EXIT_OK
@@ -40,7 +41,7 @@ def doctor(command: Open, *, load: bool) -> int:
 
 
 def _print(name: str, value: str) -> None:
-    print(f"{name:<{_WIDTH}} {value}", flush=True)
+    print(f"{name:<{_WIDTH}} {visible(value)}", flush=True)
 
 
 def _installed() -> Iterator[tuple[str, str]]:

@@ -31,6 +31,11 @@ class UsageError(Exception):
 class OneLineParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, without the usage in front."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # From Python 3.14 on its help has colours, and no control sequence passes our output.
+        self.color = False
+
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ").split()[0]
         known = [name for action in self._actions for name in action.option_strings]

@@ -6,18 +6,18 @@ import contextlib
 from pathlib import Path
 
 from textual import on
-from textual.app import App
 from textual.message import Message
 from textual.screen import ModalScreen
 
 from engine.text import visible
+from inspector.safe_screen import SafeApp
 from inspector.screens.session_asks import InterruptedMenu
 from sessions.format import SessionError
 from sessions.library import Library
 from sessions.preview import Preview
 
 
-class RecoveringApp(App[None]):
+class RecoveringApp(SafeApp[None]):
     """Looks for interrupted runs when it begins."""
 
     library: Library | None = None

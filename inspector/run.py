@@ -18,6 +18,7 @@ from engine.records import (
     StepRecord,
     StopKind,
 )
+from engine.safe_output import unguarded
 from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
 from inspector.config import log_file
@@ -39,8 +40,9 @@ class TextOutput:
         self._out = out
         self._keeper = keeper
         self._decoder = IncrementalDecoder()
-        # A terminal must not obey what a model writes; a pipe gets the exact text.
-        self._safe = out.isatty()
+        # A pipe gets what hides as it is; what acts on a terminal is made visible there too, as it
+        # may end in one. The exact bytes are in the other form.
+        self._terminal = out.isatty()
 
     def begin(self, log: RunLog) -> None:
         pass
@@ -70,7 +72,7 @@ class TextOutput:
             print(*stops.lines(), sep="\n", file=sys.stderr)
 
     def _write(self, text: str) -> None:
-        self._out.write(visible(text, newline="\n", tab="\t") if self._safe else text)
+        self._out.write(visible(text, newline="\n", tab="\t") if self._terminal else text)
         self._out.flush()
 
 
@@ -105,14 +107,17 @@ class Progress:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._codes = unguarded(out)
         self._live = out.isatty()
         self._phase = ""
 
     def show(self, phase: str, fraction: float | None, detail: str) -> None:
+        phase, detail = visible(phase), visible(detail)
         if self._live:
             filled = round(_WIDTH * (fraction or 0.0))
             bar = "█" * filled + "░" * (_WIDTH - filled)
-            self._out.write(f"\r\x1b[K{phase} {bar} {detail}")
+            self._codes.write("\r\x1b[K")
+            self._out.write(f"{phase} {bar} {detail}")
         elif phase != self._phase:
             self._out.write(f"{phase}: {detail}\n" if detail else f"{phase}\n")
         self._phase = phase
@@ -120,8 +125,8 @@ class Progress:
 
     def clear(self) -> None:
         if self._live and self._phase:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
+            self._codes.write("\r\x1b[K")
+            self._codes.flush()
         self._phase = ""
 
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from engine.commands import Configure, Open, Submit
+from engine.text import visible
 from inspector.config import Config
 from inspector.options import (
     OneLineParser,
@@ -134,10 +135,10 @@ def sessions(parser: OneLineParser, words: Sequence[str]) -> int:
                     command = live_open(args, config, session)
                     return sessions_print.check_live(session, command, args.format)
             case "rename":
-                print(library.rename(find(args.file, library), args.name))
+                print(visible(str(library.rename(find(args.file, library), args.name))))
             case "delete":
                 deleted = library.delete(find(args.file, library))
-                print(f"in the trash for 30 days: {deleted.path}")
+                print(f"in the trash for 30 days: {visible(str(deleted.path))}")
             case _:
                 return _browse(args, library)
     except SessionError as error:

@@ -14,7 +14,7 @@ from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, UsageError
 from inspector.run import Progress
 from sessions import Session, SessionError, diff_text, open_session, verify
 from sessions.diff import diff, model_changes, side_of
-from sessions.export.formats import FORMS, write
+from sessions.export.formats import FORMS, pieces, write
 from sessions.export.jsonl import dumps, plain
 from sessions.export.source import Source
 from sessions.export.words import about, output_text, speeds
@@ -31,7 +31,7 @@ def show_list(library: Library, words: str, form: str) -> int:
         print(dumps({"sessions": [_preview_json(one) for one in found]}))
         return EXIT_OK
     if not found:
-        where = f"no session in {library.folder}"
+        where = f"no session in {visible(str(library.folder))}"
         print(f"{where} holds {words!r}" if words else where, file=sys.stderr)
     for one in found:
         print(_preview_line(one))
@@ -140,11 +140,14 @@ def export(path: Path, out: str, form: str | None, tip: int | None, force: bool)
         source = Source.of_session(session, tip)
         if out != "-":
             write(source, out, form, overwrite=force)
-            print(out)
+            print(visible(out))
             return EXIT_OK
         if form is None:
             raise UsageError(f"give a file with -o, or --format {'|'.join(FORMS)}")
-        sys.stdout.writelines(FORMS[form](source))
+        # As in a file: UTF-8, whatever the terminal's encoding is.
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(piece.encode() for piece in pieces(source, form))
+        sys.stdout.buffer.flush()
     return EXIT_OK
 
 

@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
+from textual.color import TRANSPARENT
 from textual.content import Content
 from textual.events import Click, Resize
 from textual.geometry import Region, Size
@@ -27,6 +28,7 @@ from textual.style import Style
 from inspector.panes.frame import Frame, frame_of
 from inspector.panes.scrollbar import PaneScrollBar
 from inspector.panes.style_words import StyleWords
+from inspector.safe_screen import SAFE_TEXT
 from inspector.view import RunLog, View
 
 SELECTED = "▸"
@@ -356,7 +358,9 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             Segment(text, style.rich_style)
             for text, style in line.render(base, end="", parse_style=self.style_of)
         ]
-        return Strip(segments, line.cell_length).extend_cell_length(width, base.rich_style)
+        strip = Strip(segments, line.cell_length).extend_cell_length(width, base.rich_style)
+        # The app's own filter does it too, but a pane must be safe in any app.
+        return strip if line.plain.isprintable() else strip.apply_filter(SAFE_TEXT, TRANSPARENT)
 
     def style_of(self, text: str | Style) -> Style:
         """The style that ``text`` stands for; none where a theme lacks a variable."""

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from engine.text import safe
 from sessions.export.figures import csv_lines
 from sessions.export.jsonl import dumps, end_line, end_reason, run_line, step_line, texts
 from sessions.export.page import html_lines
@@ -43,6 +44,11 @@ FORMS: dict[str, Callable[[Source], Iterator[str]]] = {
 """File ending -> what writes that form, piece by piece."""
 
 
+def pieces(source: Source, form: str) -> Iterator[str]:
+    """The export of ``source`` piece by piece, with nothing in it that acts on a terminal."""
+    return map(safe, FORMS[form](source))
+
+
 def form_of(path: Path) -> str:
     """The form that a file's name asks for. Raises SessionError for one there is not."""
     form = path.suffix.removeprefix(".").lower()
@@ -60,7 +66,7 @@ def write(
     What is there and no plain file, such as /dev/stdout or a pipe, is written to as it stands.
     """
     path = Path(path)
-    lines = FORMS[form or form_of(path)](source)
+    lines = pieces(source, form or form_of(path))
     if path.exists() and not path.is_file():
         _write_into(path, lines)
         return

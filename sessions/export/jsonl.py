@@ -40,7 +40,10 @@ _END_REASONS: dict[str, str] = {StopKind.CONTEXT.value: "length"}
 
 def dumps(line: Mapping[str, Any]) -> str:
     """One object as one line, without its newline. Only ASCII, so that any pipe carries it."""
-    return json.dumps(line, allow_nan=False)
+    text = json.dumps(line, allow_nan=False)
+    if "\\ud" in text:  # a pair, as in an emoji, or a lone surrogate, which others refuse to read
+        text = json.dumps(plain(line), allow_nan=False)
+    return text.replace("\x7f", "\\u007f")
 
 
 def run_line(

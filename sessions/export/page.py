@@ -129,7 +129,7 @@ def _step(step: StepRecord) -> dict[str, Any]:
                 "id": int(top.ids[row]),
                 "text": _label(top.tokens[row]),
                 "probs": [_rounded(value) for value in top.probs[:, row].tolist()],
-                "cut": cut_name(int(top.cut_by[row]), step.stages),
+                "cut": visible(cut_name(int(top.cut_by[row]), step.stages) or "") or None,
             }
             for row in rows
         ],

@@ -1,0 +1,124 @@
+"""Standard output and error that pass nothing a terminal acts on, and can write every character."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, TextIO
+
+from engine.text import safe
+
+_ERRORS = "llm-inspect.look-alike"
+"""The name of the codec error handler for characters that an encoding lacks."""
+
+_LOOK_ALIKES = str.maketrans(
+    {
+        **dict.fromkeys("─━╌┄–—−‐‑", "-"),
+        **dict.fromkeys("│┃┆╎▏▕▌▐|", "|"),
+        **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯╞╡", "+"),
+        **dict.fromkeys("█▉▊▋▇▆▅▄▃▂▁▓", "#"),
+        **dict.fromkeys("░▒·⋅•", "."),
+        **dict.fromkeys("“”„", '"'),
+        **dict.fromkeys("‘’", "'"),
+        **dict.fromkeys("→▸▶", ">"),
+        **dict.fromkeys("←◂◀", "<"),
+        **dict.fromkeys("●○■□◆◇✓", "*"),
+        **dict.fromkeys("×✗✂", "x"),
+        "…": "~",
+        "≈": "~",
+    }
+)
+"""Signs that this program draws with, each as one of ASCII of the same width."""
+
+
+def _look_alike(error: UnicodeError) -> tuple[str, int]:
+    """The codec error handler: our own signs by look-alikes, other characters by their numbers."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    shown = error.object[error.start : error.end].translate(_LOOK_ALIKES)
+    return "".join(one if one.isascii() else f"<U+{ord(one):04X}>" for one in shown), error.end
+
+
+codecs.register_error(_ERRORS, _look_alike)
+
+
+class SafeStream(io.TextIOBase):
+    """A text stream that makes visible what would act on a terminal; newlines and tabs pass.
+
+    Only ``stream``, the one below, lets our own colours and cursor movements through.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str, /) -> int:
+        self.stream.write(safe(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+    @property
+    def buffer(self) -> Any:
+        return self.stream.buffer
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self.stream.errors
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """The stream below, for our own control sequences: text goes through ``safe`` before it."""
+    return stream.stream if isinstance(stream, SafeStream) else stream
+
+
+@contextmanager
+def _encodes_all(stream: TextIO) -> Iterator[None]:
+    """Have ``stream`` replace what its encoding lacks, unless it does so in a way of its own."""
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors not in (
+        "strict",
+        "surrogateescape",  # Python's own choice in the C locale; it writes raw bytes
+        "backslashreplace",  # ... and for standard error
+    ):
+        yield
+        return
+    before = stream.errors
+    stream.reconfigure(errors=_ERRORS)
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):  # it is closed, or nobody reads it any more
+            stream.reconfigure(errors=before)
+
+
+@contextmanager
+def safe_output() -> Iterator[None]:
+    """Guard ``sys.stdout`` and ``sys.stderr``, whoever prints there.
+
+    What a library's compiled code writes to the file descriptors themselves does not pass here.
+    """
+    before = sys.stdout, sys.stderr
+    with ExitStack() as stack:
+        for stream in map(unguarded, before):
+            stack.enter_context(_encodes_all(stream))
+        sys.stdout, sys.stderr = (SafeStream(unguarded(one)) for one in before)
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
