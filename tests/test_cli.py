@@ -85,7 +85,8 @@ def test_no_prompt_can_hide_a_traceback(
     assert capsys.readouterr().err == "llm-inspect: ZeroDivisionError: a bug (--debug shows more)\n"
     assert cli.main(["run", "a", "--debug"]) == 3
     printed = capsys.readouterr().err
-    assert printed.startswith("Traceback ") and printed.endswith("ZeroDivisionError: a bug\n")
+    assert printed.startswith("Traceback ")
+    assert printed.endswith("ZeroDivisionError: a bug\n")
 
 
 def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
