@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from engine import chat_template
 from engine.backends.base import BackendError, Encoded
 from engine.causal import first_line
 from engine.records import Origin
@@ -85,16 +86,21 @@ def _render(tokenizer: Any, text: str, system: str | None) -> str:
     messages = [{"role": "user", "content": text}]
     if system is not None:
         messages.insert(0, {"role": "system", "content": system})
+    # What tokenizer.apply_chat_template gives to a template.
+    variables = {
+        **tokenizer.special_tokens_map,
+        "messages": messages,
+        "tools": None,
+        "documents": None,
+        "add_generation_prompt": True,
+    }
     try:
-        rendered = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True
-        )
-    except Exception as error:  # whatever a template of the model's makers may raise
+        return chat_template.render(str(tokenizer.get_chat_template()), variables)
+    except (chat_template.TemplateError, ValueError) as error:
         hint = "; leave --system out" if system is not None else "; use the prompt as it is (--raw)"
         raise BackendError(
             f"the model's chat template refuses this: {first_line(error)}{hint}"
         ) from error
-    return str(rendered)
 
 
 def _frame(tokenizer: Any, system: str | None) -> list[str]:
