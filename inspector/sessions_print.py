@@ -18,7 +18,8 @@ from sessions.export.formats import FORMS, pieces, write
 from sessions.export.jsonl import dumps, plain
 from sessions.export.source import Source
 from sessions.export.words import about, output_text, speeds
-from sessions.library import Library, is_being_written
+from sessions.library import Library
+from sessions.live import is_being_written
 from sessions.preview import Preview
 
 _NAME, _PROMPT = 44, 40
@@ -75,6 +76,8 @@ def show(path: Path, form: str) -> int:
         if session.closed is None:
             writing = is_being_written(path)
             facts.append(("file", "being written" if writing else "interrupted: never closed"))
+        if session.told:
+            facts.append(("recovered", session.told))
         tips = source.tips() if session.tips else []
         texts = [(tip, output_text(source.branch(tip))) for tip in tips]
         prompt = session.prompt.text if session.prompt else ""
@@ -159,14 +162,15 @@ def check(path: Path, form: str) -> int:
                 step = session.step(node)
                 _ = step.top, step.stages, step.kv
             count, branches = len(session), len(session.tips)
-            deleted = len(session.hidden)
+            deleted, told = len(session.hidden), session.told
     except SessionError as error:
         _print_check(form, {"path": str(path), "whole": False, "error": str(error)}, [str(error)])
         return EXIT_CHECK
     fields = {"path": str(path), "whole": True, "steps": count, "branches": branches}
-    fields["deleted_steps"] = deleted
+    fields |= {"deleted_steps": deleted, "recovered": told or None}
     gone = f" ({deleted:,} of the steps deleted)" if deleted else ""
-    _print_check(form, fields, [f"whole: {count:,} steps, {branches:,} branches{gone}"])
+    line = f"whole: {count:,} steps, {branches:,} branches{gone}"
+    _print_check(form, fields, [line, told] if told else [line])
     return EXIT_OK
 
 

@@ -8,6 +8,7 @@ Every refusal is one SessionError that names the file and says what to do.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 import stat
@@ -25,12 +26,13 @@ from sessions.format import (
     one_line,
     require_sqlite,
 )
+from sessions.live import is_being_written, reading
 from sessions.readonly import check_objects, check_values, connect, damaged
+from sessions.recovery import leftovers, settled_copy, told_of
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER = 100
 _LARGEST = 64 << 30
-_COPY_TRIES = 5
 _OTHER_FILES = (
     (b"\x80", "a Python pickle, which is never opened because it could run code"),
     (b"PK\x03\x04", "a zip archive (torch.save writes those), which is never opened"),
@@ -52,9 +54,13 @@ _MEANS_DAMAGE = (
 class Guarded:
     """A checked session file, open for reading. Reads from several threads take turns."""
 
-    def __init__(self, path: Path, source: Path, version: int, *, thorough: bool) -> None:
+    def __init__(
+        self, path: Path, source: Path, version: int, *, thorough: bool, told: str = ""
+    ) -> None:
         """Open ``source``: ``path`` itself, or what was made of it. Raises SessionError."""
         self.path = path
+        self.told = told
+        """What was recovered, in words; empty where nothing had to be."""
         self.version = version
         """The schema version of the file itself; what is read has been brought up to date."""
         self._lock = threading.RLock()
@@ -98,23 +104,25 @@ def open_guarded(path: Path, *, thorough: bool = True) -> Guarded:
 
     Without ``thorough`` its values are not checked, which is enough for a look at its first rows.
 
-    A file of an older version, and one that still has its log beside it (it is being written, or
-    a crash left it so), is read from a copy in a temporary folder, which goes with the result.
+    A file of an older version, and one that still has its log or journal beside it (it is being
+    written, or a crash left it so), is read from a copy in a temporary folder, which goes with the
+    result.
     """
     require_sqlite()
     version = check_header(path)
-    logged = _log_of(path) is not None
-    if version == VERSION and not logged:
-        return Guarded(path, path, version, thorough=thorough)
+    unsettled = bool(leftovers(path)) or is_being_written(path)
+    told = told_of(path)
+    if version == VERSION and not unsettled:
+        return Guarded(path, path, version, thorough=thorough, told=told)
     folder = Path(tempfile.mkdtemp(prefix="llm-inspect-"))
     try:
         source = path
-        if logged:
-            source = _settled_copy(path, folder)
+        if unsettled:
+            source = settled_copy(path, folder)
             version = check_header(source, named=path)
         if version < VERSION:
             source = migrate.to_current(source, version, folder, path)
-        guarded = Guarded(path, source, version, thorough=thorough)
+        guarded = Guarded(path, source, version, thorough=thorough, told=told)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, _MEANS_DAMAGE):
@@ -138,8 +146,8 @@ def check_header(path: Path, *, named: Path | None = None) -> int:
             raise SessionError(f"{name} is a folder: give a session file in it")
         if not stat.S_ISREG(found.st_mode):
             raise SessionError(f"{name} is not a plain file: give a session file")
-        with path.open("rb") as file:
-            head = file.read(_HEADER)
+        with reading(path) as file:
+            head = os.pread(file, _HEADER, 0)
     except FileNotFoundError:
         raise SessionError(f"there is no file {name}: see `llm-inspect sessions list`") from None
     except (OSError, ValueError) as error:
@@ -152,7 +160,7 @@ def check_header(path: Path, *, named: Path | None = None) -> int:
     if len(head) < _HEADER:
         raise damaged(name, f"cut off after {len(head)} bytes")
     _check_marks(name, head)
-    _check_size(name, head, found.st_size, logged=_log_of(path) is not None)
+    _check_size(name, head, found.st_size, logged=bool(leftovers(path)))
     return int.from_bytes(head[60:64], signed=True)
 
 
@@ -184,49 +192,3 @@ def _what(head: bytes) -> str:
         if head.startswith(magic):
             return words
     return "something else"
-
-
-def _log_of(path: Path) -> Path | None:
-    """The write-ahead log beside ``path``, if it holds something.
-
-    The other files that SQLite knows are never used: the log's index is made anew by any reader,
-    and a rollback journal, which could make SQLite delete a file that it names, only ever matters
-    here while a finished session changes its mode.
-    """
-    log = path.with_name(path.name + "-wal")
-    try:
-        return log if log.stat().st_size > 0 else None
-    except OSError:
-        return None
-
-
-def _settled_copy(path: Path, folder: Path) -> Path:
-    """A copy of ``path`` in ``folder`` with what its log holds worked in."""
-    copy = folder / "copy.llmi"
-    for _ in range(_COPY_TRIES):
-        before = _state(path)
-        shutil.copyfile(path, copy)
-        log = _log_of(path)
-        if log is not None:
-            shutil.copyfile(log, copy.with_name(copy.name + "-wal"))
-        # A writer that moved its log into the file meanwhile would leave a mixture here.
-        if _state(path) == before:
-            break
-    else:
-        raise SessionError(f"{path} is being written too fast to be copied: try again")
-    with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as database:
-        database.execute("PRAGMA trusted_schema = OFF")
-        database.execute("PRAGMA cell_size_check = ON")
-        database.execute("PRAGMA journal_mode = DELETE")
-    return copy
-
-
-def _state(path: Path) -> tuple[object, ...]:
-    """What changes when the main file does, or when its log begins anew."""
-    found = path.stat()
-    log = _log_of(path)
-    head = b""
-    if log is not None:
-        with log.open("rb") as file:
-            head = file.read(32)
-    return found.st_mtime_ns, found.st_size, head

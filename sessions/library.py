@@ -7,21 +7,22 @@ in ``trash`` until it is undone or thrown away. Every failure is one SessionErro
 from __future__ import annotations
 
 import re
-import shutil
 import sqlite3
+import tempfile
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 import platformdirs
 
-from sessions.format import SUFFIX, SessionError, one_line, sidecars
-from sessions.guard import open_guarded
+from sessions.format import SUFFIX, SessionError, sidecars
+from sessions.live import is_being_written
+from sessions.paths import clean, copy, is_taken, move, reason, remove_sidecars
 from sessions.preview import Preview, contains, preview
+from sessions.recovery import leftovers, settled_copy
 
 APP_NAME = "llm-inspect"
 _AUTOSAVES_KEPT = 50
@@ -94,7 +95,7 @@ class Library:
         target = folder / f"{file_name(name)}{SUFFIX}"
         if target == path:
             return path
-        if target.exists():
+        if is_taken(target):
             raise SessionError(f"{target} is there already: choose another name")
         return _move(path, target)
 
@@ -112,6 +113,8 @@ class Library:
 
     def tidy(self, *, days: float = 30.0) -> None:
         """Throw away what has been in the trash for so long, and put old autosaves there."""
+        for folder in (self.folder, self.autosaves, self.trash):
+            clean(folder)
         for path in _sessions_in(self.trash):
             if time.time() - path.stat().st_ctime > days * _DAY:
                 path.unlink(missing_ok=True)
@@ -164,29 +167,6 @@ def file_name(name: str) -> str:
     return kept[:_LONGEST_NAME].strip()
 
 
-def is_being_written(path: Path) -> bool:
-    """Whether a program has the session open to write it."""
-    try:
-        with closing(_writable(path)) as database:
-            # Only who is alone with a file may lock it like this.
-            database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            database.execute("BEGIN EXCLUSIVE")
-            database.execute("ROLLBACK")
-    except sqlite3.OperationalError as error:
-        return error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-    except (sqlite3.Error, SessionError):
-        return False
-    return False
-
-
-def _writable(path: Path) -> sqlite3.Connection:
-    """A session of one's own, open for a change. Only after it proved to be one."""
-    open_guarded(path, thorough=False).close()
-    database = sqlite3.connect(path, isolation_level=None, timeout=0.0)
-    database.execute("PRAGMA trusted_schema = OFF")
-    return database
-
-
 def _sessions_in(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
         yield from (path for path in folder.glob(f"*{SUFFIX}") if path.is_file())
@@ -209,20 +189,36 @@ def _make(folder: Path) -> None:
 def _free(path: Path) -> Path:
     """``path``, or the first of ``name 2``, ``name 3``, ... that is not taken."""
     tried, number = path, 1
-    while tried.exists():
+    while is_taken(tried):
         number += 1
         tried = path.with_name(f"{path.stem} {number}{path.suffix}")
     return tried
 
 
 def _move(path: Path, target: Path) -> Path:
-    """Move a session. What a crash left in its log is worked into it first."""
-    # To find out whether somebody writes it is to open it, which works the log in.
-    if sidecars(path)[0].exists() and is_being_written(path):
+    """Move a session. What a crash left beside it is worked into the one that is there then."""
+    if is_being_written(path):
         raise SessionError(f"{path} is being written: close it first")
     try:
-        shutil.move(path, target)
+        if not leftovers(path) or not _move_settled(path, target):
+            # The log of a file that is no session, or a damaged one, stays beside it.
+            for source, end in zip(sidecars(path), sidecars(target), strict=True):
+                if source.is_file():
+                    move(source, end)
+            move(path, target)
     except OSError as error:
-        reason = error.strerror or one_line(error)
-        raise SessionError(f"{path} cannot be moved to {target}: {reason}") from None
+        raise SessionError(f"{path} cannot be moved to {target}: {reason(error)}") from None
     return target
+
+
+def _move_settled(path: Path, target: Path) -> bool:
+    """Move a session whose log holds something; whether that could be."""
+    with tempfile.TemporaryDirectory(prefix="llm-inspect-") as folder:
+        try:
+            settled = settled_copy(path, Path(folder))
+        except (sqlite3.Error, SessionError):
+            return False
+        copy(settled, target)
+    path.unlink()
+    remove_sidecars(path)
+    return True

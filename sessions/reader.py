@@ -76,6 +76,8 @@ class Session:
         self._reader = StepReader(file)
         self.path = file.path
         self.version = file.version
+        self.told = file.told
+        """What was recovered when it was opened, in words; empty where nothing had to be."""
         self.title, self.created, self.closed, self.writer, full = self._header()
         self.full_logits = bool(full)
         self.node_ids, self.parents, self.token_ids = self._tree()

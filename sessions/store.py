@@ -7,7 +7,6 @@ run itself can go on without being saved.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -35,11 +34,12 @@ from sessions.columns import (
     STAGE_COLUMNS,
     STEP_COLUMNS,
 )
-from sessions.format import SessionError, sidecars
+from sessions.format import SessionError
 from sessions.interned import Interned, insert_into
 from sessions.levels import RowsError
+from sessions.live import Writing, log_of
 from sessions.pack import chain_of, extra_fields, pack_step
-from sessions.paths import create, reason, remove_if_empty, reserve
+from sessions.paths import create, is_taken, move, reason, remove_sidecars
 
 _CHECKPOINT_PAGES = 1000
 
@@ -73,6 +73,7 @@ class SessionWriter:
         self._prefill: PrefillRecord | None = None
         self._last_node = 0
         self._closed = False
+        self._writing: Writing | None = None
         create(self.path, overwrite=overwrite)
         self._database = self._open()
         self._interned = Interned(self._database)
@@ -134,9 +135,10 @@ class SessionWriter:
             with self._transaction():
                 self._flush_prefill(None)
                 self._database.execute("UPDATE session SET closed = ?", (_now(),))
-            # A reader that has it open keeps it in WAL mode; it is whole all the same.
+            # A reader that has it open keeps it in WAL mode; it is whole all the same. What is
+            # changed here is two bytes, which need no journal that a kill could leave behind.
             with contextlib.suppress(sqlite3.Error):
-                self._database.execute("PRAGMA journal_mode = DELETE")
+                self._database.execute("PRAGMA journal_mode = MEMORY")
         self._release()
 
     def move(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -146,24 +148,21 @@ class SessionWriter:
         """
         self._require_open()
         target = Path(path)
-        if not overwrite:
-            reserve(target)
+        if not overwrite and is_taken(target):
+            taken = f"{target} is there already: choose another name"
+            raise SessionError(f"{self.path} cannot become {target}: {taken}")
+        self._release()
         try:
-            answer = self._database.execute("PRAGMA journal_mode = DELETE").fetchone()
-            if answer != ("delete",):
+            if log_of(self.path).exists():
                 raise SessionError(f"{self.path} is open in another program: close that one")
-            self._database.close()
-            for sidecar in sidecars(target):
-                sidecar.unlink(missing_ok=True)
-            shutil.move(self.path, target)
+            if overwrite:
+                remove_sidecars(target)
+            move(self.path, target, overwrite=overwrite)
             self.path = target
-        except (OSError, sqlite3.Error, SessionError) as error:
-            if not overwrite:
-                remove_if_empty(target)
+        except (OSError, SessionError) as error:
             why = error if isinstance(error, SessionError) else reason(error)
             raise SessionError(f"{self.path} cannot become {target}: {why}") from None
         finally:
-            self._database.close()
             self._database = self._interned.database = self._open()
 
     def __enter__(self) -> SessionWriter:
@@ -251,14 +250,19 @@ class SessionWriter:
 
     def _open(self) -> sqlite3.Connection:
         try:
+            # Never a new file in the place of one that is gone.
+            uri = f"{self.path.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(
-                self.path, isolation_level=None, check_same_thread=False, timeout=5.0
+                uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
             )
             database.execute("PRAGMA journal_mode = WAL")
             # No wait for the disk at every step: a kill loses nothing, a power cut the last ones.
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-        except sqlite3.Error as error:
+            # A first read makes the log, whose lock tells that the session is being written.
+            database.execute("SELECT 1 FROM session").fetchone()
+            self._writing = Writing(self.path)
+        except (sqlite3.Error, OSError) as error:
             raise self._fail(error) from None
         return database
 
@@ -286,6 +290,9 @@ class SessionWriter:
         # Closing rolls back what was not committed.
         with contextlib.suppress(sqlite3.Error):
             self._database.close()
+        if self._writing is not None:
+            self._writing.end()
+            self._writing = None
 
 
 def _text(text: str) -> str | bytes:

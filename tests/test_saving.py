@@ -262,7 +262,7 @@ def interrupted(library: Library, name: str = "crashed") -> Path:
     path = library.autosave_path(name)
     writer = SessionWriter(path)
     writer.add_all(forked_run())
-    writer._database.close()
+    writer._release()
     return path
 
 

@@ -38,7 +38,11 @@ def test_the_log_of_another_file_of_that_name_is_not_replayed(tmp_path: Path) ->
     old.close()
     (tmp_path / "run.llmi").unlink()
     (tmp_path / "run.llmi-wal").write_bytes(log)
-    with open_session(save(tmp_path / "run.llmi", [fakes.prompt(2)])) as session:
+    # It may be all that is left of a run: only who says so replaces it.
+    with pytest.raises(SessionError, match="has a log of an earlier run beside it: choose another"):
+        SessionWriter(tmp_path / "run.llmi")
+    assert (tmp_path / "run.llmi-wal").read_bytes() == log
+    with open_session(save(tmp_path / "run.llmi", [fakes.prompt(2)], overwrite=True)) as session:
         assert len(session) == 0
     assert not any(path.exists() for path in sidecars(tmp_path / "run.llmi"))
 
