@@ -12,10 +12,25 @@ from engine.backends import openmp
 
 # Before any test imports torch: its threads share the cores with the processes that tests start.
 openmp.settle()
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # The workers share the cores as well; a small model's pass does not gain by a second thread.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Textual reads these when it is imported; a test must look the same on every machine.
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 os.environ["COLORTERM"] = "truecolor"
 os.environ.pop("NO_COLOR", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _user_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Folders of this process for what a test writes without being told where.
+
+    The cache, where the default model is, stays the user's own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        yield
 
 
 @pytest.fixture(scope="session")
