@@ -48,11 +48,8 @@ def visible(one: Inspector) -> list[str]:
 
 def screen_text(one: Inspector) -> str:
     """The screen as text, line by line."""
-    lines = []
-    for y in range(one.size.height):
-        strips = one.screen._compositor.render_strips()
-        lines.append("".join(segment.text for segment in strips[y]))
-    return "\n".join(lines)
+    strips = one.screen._compositor.render_strips()[: one.size.height]
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
 def pane_text(one: Inspector, name: str) -> str:
