@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import threading
 from collections import deque
@@ -17,10 +18,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from engine.commands import Close, Command
+from engine.parent import end_with_parent
 from engine.records import EngineError, Record, RunState, StateChanged
 
 
-def _serve(connection: Connection, log_file: str) -> None:
+def _serve(connection: Connection, log_file: str, parent: int, of_main_thread: bool) -> None:
+    # First of all: the imports below take seconds.
+    end_with_parent(parent, of_main_thread=of_main_thread)
     # Imported only here: this module is what the client's process imports.
     from engine.server import serve
 
@@ -28,7 +32,11 @@ def _serve(connection: Connection, log_file: str) -> None:
 
 
 class EngineClient:
-    """One engine process. ``start`` it, ``send`` commands, ``take`` the records it sent back."""
+    """One engine process. ``start`` it, ``send`` commands, ``take`` the records it sent back.
+
+    It ends with the process that made it, and at the latest with ``close``. Make and start it in
+    the same thread.
+    """
 
     def __init__(self, log_file: Path, notify: Callable[[], None] = lambda: None) -> None:
         self.log_file = log_file
@@ -37,10 +45,14 @@ class EngineClient:
         self._arrived = threading.Condition()
         self._closing = False
         context = multiprocessing.get_context("spawn")
+        in_main = threading.current_thread() is threading.main_thread()
         self._ours, theirs = context.Pipe(duplex=True)
         self._theirs: Connection | None = theirs
         self._process = context.Process(
-            target=_serve, args=(theirs, str(log_file)), name="llm-inspect-engine", daemon=True
+            target=_serve,
+            args=(theirs, str(log_file), os.getpid(), in_main),
+            name="llm-inspect-engine",
+            daemon=True,
         )
 
     def start(self) -> None:

@@ -342,7 +342,9 @@ class Engine:
 
 def serve(connection: Connection, log_file: str) -> None:
     """The engine process's main function: everything printed goes to ``log_file``."""
+    # What a terminal sends to all that runs in it; the app decides what becomes of its engine.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Both want every core while a pass runs; a key must not wait for the pass to be over.
     os.nice(_BEHIND_THE_SCREEN)
     Path(log_file).parent.mkdir(parents=True, exist_ok=True)

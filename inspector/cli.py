@@ -31,6 +31,7 @@ from inspector.options import (
     positive,
     request,
 )
+from inspector.signals import Signalled, raising
 
 PROGRAM = "llm-inspect"
 Handler = Callable[[Sequence[str]], int]
@@ -50,9 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(work: Callable[[], int], debug: bool) -> int:
     """The exit code of ``work``, with one line on standard error for what went wrong."""
     try:
-        code = work()
-        sys.stdout.flush()
-        return code
+        with raising():
+            code = work()
+            sys.stdout.flush()
+            return code
+    except Signalled as ended:
+        return ended.exit_code
     except UsageError as error:
         print(f"{PROGRAM}: {visible(str(error))}", file=sys.stderr)
         return EXIT_USAGE

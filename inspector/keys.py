@@ -40,6 +40,15 @@ GENERAL: list[Binding] = [
     Binding("question_mark", "help", "Help", id="help", key_display="?"),
     Binding("q", "quit", "Quit", id="quit"),
     Binding(
+        "ctrl+z",
+        "suspend_process",
+        "To the shell",
+        id="suspend",
+        show=False,
+        key_display="^z",
+        tooltip="Stop the screen as a shell's job; fg brings it back",
+    ),
+    Binding(
         "ctrl+p",
         "command_palette",
         "Keys",

@@ -23,7 +23,8 @@ from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
 from inspector.config import log_file
 from inspector.keeper import Keeper
-from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK, Request
+from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, Request
+from inspector.signals import Signalled
 from inspector.stops import Stops
 from inspector.view import ROOT, RunLog
 from sessions.export.jsonl import dumps, end_line, run_line, step_line
@@ -148,9 +149,9 @@ def run(asked: Request, form: str) -> int:
             keeper.keep(BreakpointsSet(stops.points, watches), client)
         keeper.finish(client)
         return code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Signalled):
         client.kill()
-        return EXIT_INTERRUPTED
+        raise
     finally:
         client.close()
         keeper.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from inspector.options import (
     open_command,
     save_choice,
 )
+from inspector.terminal import is_terminal, require_terminal, run_in_terminal
 from sessions import Session, SessionError, open_session
 from sessions.export.formats import FORMS
 from sessions.format import SUFFIX
@@ -54,14 +54,14 @@ def replay(parser: OneLineParser, words: Sequence[str]) -> int:
     if not args.live and (args.save or args.full_logits):
         raise UsageError("--save and --full-logits need --live: a recording is kept already")
     config = load_config(args)
-    from inspector.start import Opener, require_terminal
+    from inspector.start import Opener
 
     # Checking a long session takes as long as importing the screen: one core for each.
     threading.Thread(target=import_module, args=("inspector.replay_app",), daemon=True).start()
     try:
         session = open_session(find(args.file))
         asked = replay_request(args, config, session)
-        require_terminal("replay needs a terminal; without one use: llm-inspect sessions show FILE")
+        require_terminal("replay", "llm-inspect sessions show FILE")
         from inspector.replay_app import Playing
 
         opener = Opener(asked, config, config.pick("theme", args.theme))
@@ -178,7 +178,7 @@ def _subcommands(parser: OneLineParser) -> None:
 
 
 def _browse(args: argparse.Namespace, library: Library) -> int:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not is_terminal():
         from inspector.sessions_print import show_list
 
         return show_list(library, "", "text")
@@ -188,7 +188,7 @@ def _browse(args: argparse.Namespace, library: Library) -> int:
     config = load_config(args)
     theme = config.pick("theme", None)
     browser = Browser(library, theme_name(theme))
-    path = browser.run()
+    path: Path | None = run_in_terminal(browser)
     if path is None:
         return browser.return_code or 0
     asked = Request(Open(), Configure(), Submit(""))

@@ -14,6 +14,7 @@ from engine.model_facts import ModelFacts
 from inspector.ceilings_file import Known, default_path, find
 from inspector.config import Config, log_file
 from inspector.options import EXIT_ENGINE, EXIT_OK, Request, Save, UsageError
+from inspector.terminal import require_terminal, run_in_terminal
 
 if TYPE_CHECKING:
     from engine.process import EngineClient
@@ -30,7 +31,7 @@ _ALLOCATIONS = 50_000
 
 def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
     """Run the app until the user quits. Raises UsageError where there is no terminal for it."""
-    require_terminal('the inspector needs a terminal; without one use: llm-inspect run "PROMPT"')
+    require_terminal("the inspector", 'llm-inspect run "PROMPT"')
     from themes import ThemeError
 
     # Textual reads it when it is imported: how often a screen that has changed is looked at. At
@@ -92,6 +93,8 @@ def recorder(
     return Recorder(wanted, full_logits=save.full_logits, goes_on=goes_on)
 
 
+_SIGNALLED = 128
+"""Return codes above it stand for the signal that ended the app."""
 _TURN_S = 0.001
 """How long a thread that reads records or writes them down may keep the screen waiting."""
 
@@ -123,7 +126,7 @@ class Opener:
         following: Inspector | None = app
         code = 0
         while following is not None:
-            following.run()
+            run_in_terminal(following)
             code, path = following.return_code or 0, following.next_session
             following = None
             if path is not None:
@@ -131,7 +134,7 @@ class Opener:
                     following = self.replay(open_session(path))
                 except SessionError as error:
                     raise UsageError(str(error)) from None
-        return EXIT_OK if code == 0 else EXIT_ENGINE
+        return code if code == EXIT_OK or code > _SIGNALLED else EXIT_ENGINE
 
     def replay(
         self, session: Session, *, live: bool = False, playing: Playing | None = None
@@ -168,12 +171,6 @@ class Opener:
             for client in first:
                 client.close()
             raise UsageError(str(error)) from None
-
-
-def require_terminal(otherwise: str) -> None:
-    """Raise UsageError, with what to do instead, where there is no terminal."""
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise UsageError(otherwise)
 
 
 def known_ceilings(facts: ModelFacts) -> Known | None:
