@@ -81,7 +81,7 @@ def test_the_shorter_rows_are_padded_on_the_left_and_begin_at_position_0() -> No
     assert hf_fresh.lengths(12, 3) == [12, 8, 4]
     assert hf_fresh.lengths(1, 3) == [1, 1, 1]
     model = tiny_models.llama()
-    tokens, given = hf_fresh._batch(model, IDS, 3)
+    tokens, given = hf_fresh._batch(model, IDS, 3, True)
     assert tokens[2].tolist() == [0] * 8 + IDS[:4]
     assert given["attention_mask"][1].tolist() == [0] * 4 + [1] * 8
     assert given["position_ids"][2].tolist() == [0] * 8 + [0, 1, 2, 3]
@@ -190,7 +190,9 @@ def test_a_model_that_takes_no_padding_says_so() -> None:
             return self.inner.get_input_embeddings()
 
     with pytest.raises(BackendError, match="takes no padding"):
-        hf_fresh.read(NoMask(tiny_models.llama()), IDS, rows=2, dtype=None, wide=None, more={})
+        hf_fresh.read(
+            NoMask(tiny_models.llama()), IDS, rows=2, dtype=None, wide=None, positions=True, more={}
+        )
 
 
 def test_logits_that_overflow_name_the_dtype() -> None:
@@ -209,7 +211,9 @@ def test_nan_in_a_padded_row_is_seen_e8() -> None:
         return output
 
     handle = model.register_forward_hook(spoil)
+    given: dict[str, Any] = {"rows": 2, "dtype": None, "wide": None, "positions": True}
+    given["more"] = {"logits_to_keep": 1}
     with pytest.raises(BackendError, match="not finite in float32 beside 6 positions of padding"):
-        hf_fresh.read(model, IDS, rows=2, dtype=None, wide=None, more={"logits_to_keep": 1})
+        hf_fresh.read(model, IDS, **given)
     handle.remove()
-    hf_fresh.read(model, IDS, rows=2, dtype=None, wide=None, more={"logits_to_keep": 1})
+    hf_fresh.read(model, IDS, **given)

@@ -27,6 +27,8 @@ from engine.backends.base import BackendError
 from engine.backends.hf import HFBackend
 from engine.backends.hf_pool import KVOptions
 from engine.records import Origin
+from engine.sampling.chain import effective
+from engine.stepper import Stepper
 from engine.vocabulary import TokenKind
 from tests import tiny_models
 from tests.tiny_models import BOS, CHAT_TEMPLATE, EOS, KNOWN, VOCAB
@@ -193,6 +195,51 @@ def test_the_generation_config_is_what_was_set_and_no_defaults() -> None:
 def test_an_unknown_context_is_unknown() -> None:
     assert tiny_models.backend("mamba").facts.context_length is None
     assert hf_facts.context_length(SimpleNamespace(n_positions=64)) == 64
+
+
+@pytest.mark.parametrize(
+    ("scaling", "limit", "said"),
+    [
+        ({"rope_type": "dynamic", "factor": 4.0}, 256, "64, scaled by 4 (dynamic NTK)"),
+        (
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+            *(256, "64, scaled by 4 (YaRN)"),
+        ),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}, 64, ""),
+        ({"rope_type": "linear", "factor": 4.0}, 64, "does not say whether"),
+        (
+            {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 16},
+            *(64, ""),
+        ),
+        ({"rope_type": "llama3", "factor": 8.0}, 64, ""),
+        ({"rope_type": "default"}, 64, ""),
+        ({"rope_type": "dynamic", "factor": "much"}, 64, ""),
+        ({"rope_type": "dynamic", "factor": 1e30}, 64, ""),
+        ({"full_attention": {"rope_type": "dynamic", "factor": 2.0}}, 128, "scaled by 2"),
+        ("nonsense", 64, ""),
+    ],
+)
+def test_the_context_of_a_scaled_model_is_the_scaled_one_a2(
+    scaling: Any, limit: int, said: str
+) -> None:
+    """A2: the scaled model reads on; where it cannot be known, which limit is meant is said."""
+    config = SimpleNamespace(max_position_embeddings=64, rope_parameters=scaling)
+    assert hf_facts.context_length(config) == limit
+    note = hf_facts.context_note(config)
+    assert said in note
+    assert bool(said) == bool(note)
+
+
+def test_a_dynamic_ntk_model_reads_on_past_its_unscaled_context_a2() -> None:
+    """A2: 16 positions and a factor of 4 are a context of 64."""
+    scaling = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+    model = tiny_models.llama(max_position_embeddings=16, rope_parameters=scaling)
+    backend = HFBackend(model, tiny_models.tokenizer())
+    assert backend.facts.context_length == 64
+    assert any("context of 64" in note for note in backend.facts.notes)
+    stepper = Stepper(backend, effective("guide", {"temperature": 0}), max_tokens=60)
+    stepper.submit_ids([5] * 30)
+    assert stepper.step().stop is None
 
 
 # --- other kinds of model -----------------------------------------------------------------------

@@ -54,15 +54,16 @@ class HFBackend:
         self._tokenizer = tokenizer
         self._options = kv or hf_pool.KVOptions()
         self._tokens: dict[int, Token] = {}
+        config = hf_facts.decoder_config(model)
         tried = try_out(self._parts, identity, self._probe_ids(), self._options)
-        self._reader = tried.reader
+        self._reader, self._cache_fails = tried.reader, tried.cache_fails
         self._table = TokenTable.from_tokenizer(tokenizer, tried.facts["vocab_size"])
         self._facts = self._gather(
             name=name,
             identity=identity,
             dtype_reason=dtype_reason or f"{self._parts.dtype}: as given",
             dtype_trials=trials,
-            notes=(*notes, *tried.notes),
+            notes=(*notes, *tried.notes, *filter(None, (hf_facts.context_note(config),))),
             load_ms=now_ms() - started,
             **tried.facts,
         )
@@ -185,7 +186,7 @@ class HFBackend:
         kept, options, singly = self._reader, self._options, self._reader.singly
         hf_pool.close_pool(self._parts.model)
         try:
-            if cached:
+            if cached and not self._cache_fails:
                 pooled = kept.pool is not None or (options.pooled and not options.cached)
                 wanted = replace(
                     options, cached=True, pooled=pooled, budget=None, positions=positions
@@ -215,14 +216,16 @@ class HFBackend:
             if rows == 1 and not other:
                 return self._reader.read(given).logits
             try:
-                return hf_fresh.read(
-                    parts.model,
-                    given,
-                    rows=rows,
-                    dtype=dtype if other else None,
-                    wide=widened_of(parts.model, dtype) if other else parts.widened,
-                    more={**self._reader.keywords, **parts.last_only},
-                )
+                with parts.rope.reading(len(given)) if parts.rope else contextlib.nullcontext():
+                    return hf_fresh.read(
+                        parts.model,
+                        given,
+                        rows=rows,
+                        dtype=dtype if other else None,
+                        wide=widened_of(parts.model, dtype) if other else parts.widened,
+                        positions=parts.takes_positions,
+                        more={**self._reader.keywords, **parts.last_only},
+                    )
             except Exception as error:
                 raise explained(error, rows * len(given)) from error
 

@@ -73,7 +73,7 @@ def kind_of(cache: Any, argument: str | None) -> CacheKind:
     if layers is None:
         # RWKV hands its list of states around under a name of its own.
         return CacheKind(layers=1, recurrent=1) if argument == "state" else CacheKind(unknown=True)
-    recurrent = sum(_states(layer) for layer in layers)
+    recurrent = sum(_states(layer) for layer in layers) + len(_beside(cache))
     keyed = [layer for layer in layers if getattr(layer, "keys", None) is not None]
     windows = [int(layer.sliding_window) for layer in keyed if getattr(layer, "is_sliding", False)]
     return CacheKind(
@@ -83,6 +83,11 @@ def kind_of(cache: Any, argument: str | None) -> CacheKind:
         recurrent=recurrent,
         window=min(windows, default=None),
     )
+
+
+def _beside(cache: Any) -> list[Any]:
+    """States of linear attention that a cache keeps beside its layers, as that of MiniMax does."""
+    return [one for one in getattr(cache, "linear_cache", ()) if hasattr(one, "element_size")]
 
 
 def _states(layer: Any) -> bool:
@@ -116,9 +121,8 @@ def nbytes(cache: Any) -> int | None:
     layers = getattr(cache, "layers", None) or ()
     if all(getattr(layer, "keys", None) is None for layer in layers):
         return None
-    return sum(
-        tensor.numel() * tensor.element_size() for layer in layers for tensor in _tensors(layer)
-    )
+    held = [*(tensor for layer in layers for tensor in _tensors(layer)), *_beside(cache)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
 def head_shape(cache: Any) -> tuple[int, int] | None:
@@ -137,7 +141,7 @@ def crop(cache: Any, count: int, length: int) -> None:
     then be its past. Raises RuntimeError when transformers left another number than asked for.
     """
     layers = getattr(cache, "layers", None)
-    if layers is None or any(_states(layer) for layer in layers):
+    if layers is None or _beside(cache) or any(_states(layer) for layer in layers):
         raise BackendError(
             "a recurrent state cannot be taken back a step: the text has to be read again"
         )

@@ -21,7 +21,8 @@ _CONTEXT = (
     "max_sequence_length",
     "seq_length",
 )
-
+_MOST_SCALING = 1 << 16
+"""A factor beyond this is no scaling that anybody means."""
 
 PROBE_TEXT = "The capital of France is"
 
@@ -64,14 +65,56 @@ def shape_of(config: Any) -> Shape:
 
 
 def _number(config: Any, name: str) -> int:
-    value = getattr(config, name, None)
+    try:
+        value = getattr(config, name, None)
+    except Exception:  # a size that differs from layer to layer
+        return 0
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def context_length(config: Any) -> int | None:
-    """The most positions the model was made for; None where its configuration does not say."""
+    """The most positions the model was made for, scaled if its positions are; None if not said.
+
+    ``context_note`` says which limit that is where there is a choice.
+    """
+    return _context(config)[0]
+
+
+def context_note(config: Any) -> str:
+    """Which limit ``context_length`` is, where rotary scaling leaves a choice; else empty."""
+    return _context(config)[1]
+
+
+def _context(config: Any) -> tuple[int | None, str]:
     found = (_number(config, name) for name in _CONTEXT)
-    return next((value for value in found if value > 0), None)
+    said = next((value for value in found if value > 0), None)
+    scaling = _scaling(config)
+    kind, factor = str(scaling.get("rope_type", "")), scaling.get("factor")
+    if said is None or not isinstance(factor, int | float) or not 1 < factor < _MOST_SCALING:
+        return said, ""
+    original = scaling.get("original_max_position_embeddings")
+    if kind == "dynamic":
+        # By definition it takes over where the configuration's limit ends.
+        reach = round(said * factor)
+        return reach, f"context of {reach:,}: {said:,}, scaled by {factor:g} (dynamic NTK)"
+    if kind == "yarn" and isinstance(original, int) and round(original * factor) > said:
+        reach = round(original * factor)
+        return reach, f"context of {reach:,}: {original:,}, scaled by {factor:g} (YaRN)"
+    if kind in ("linear", "proportional"):
+        return said, (
+            f"context of {said:,}: as its configuration says; positions are scaled by {factor:g} "
+            f"({kind}), and it does not say whether that is counted in already"
+        )
+    return said, ""
+
+
+def _scaling(config: Any) -> dict[str, Any]:
+    """The rotary scaling of the layers that see everything."""
+    given = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    if not isinstance(given, dict):
+        return {}
+    by_layer = given.get("full_attention")
+    return by_layer if isinstance(by_layer, dict) else given
 
 
 def position_rows(model: Any) -> int | None:

@@ -32,18 +32,20 @@ def read(
     rows: int,
     dtype: str | None,
     wide: Widened | None,
+    positions: bool,
     more: dict[str, Any],
 ) -> FloatArray:
     """float32 logits after ``ids``, in main memory; ``more`` are keywords for the model.
 
     ``rows``: texts in the pass, the others shorter beginnings of this one. ``dtype``: the weights
-    are copied in that one for the pass, None leaves them. ``wide`` multiplies a long pass. Raises
+    are copied in that one for the pass, None leaves them. ``wide`` multiplies a long pass;
+    ``positions`` are given where the model takes them. Raises
     BackendError where the model takes no padding, there is no room for a copy, or the logits are
     not finite.
     """
     long = rows * len(ids) >= ROWS
     with torch.inference_mode(), wide if wide and long else contextlib.nullcontext():
-        tokens, given = _batch(model, ids, rows)
+        tokens, given = _batch(model, ids, rows, positions)
         given |= more
         if dtype is None:
             output = model(tokens, **given)
@@ -65,7 +67,9 @@ def lengths(count: int, rows: int) -> list[int]:
     return [max(1, count * (rows - row) // rows) for row in range(rows)]
 
 
-def _batch(model: Any, ids: Sequence[int], rows: int) -> tuple[Any, dict[str, Any]]:
+def _batch(
+    model: Any, ids: Sequence[int], rows: int, positions: bool
+) -> tuple[Any, dict[str, Any]]:
     """Token ids (rows, n), padded on the left, and what the model must be told about them."""
     device = model.get_input_embeddings().weight.device
     tokens = torch.zeros((rows, len(ids)), dtype=torch.long)
@@ -73,16 +77,15 @@ def _batch(model: Any, ids: Sequence[int], rows: int) -> tuple[Any, dict[str, An
     for row, count in enumerate(lengths(len(ids), rows)):
         tokens[row, len(ids) - count :] = torch.tensor(ids[:count])
         mask[row, len(ids) - count :] = 1
+    # Each text begins at position 0, wherever its padding ends.
+    places = (mask.cumsum(-1) - 1).clamp(min=0).to(device)
+    given = {"position_ids": places} if positions else {}
     if rows == 1:
-        return tokens.to(device), {}
+        return tokens.to(device), given
     known = inspect.signature(model.forward).parameters
     if "attention_mask" not in known:
         raise BackendError("the model takes no padding: texts cannot be read side by side")
-    given = {"attention_mask": mask.to(device)}
-    if "position_ids" in known:
-        # Each text begins at position 0, wherever its padding ends.
-        given["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0).to(device)
-    return tokens.to(device), given
+    return tokens.to(device), {"attention_mask": mask.to(device), **given}
 
 
 def _copies(model: Any, dtype: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import torch
 from engine import models
 from engine.backends import hf_facts
 from engine.backends.hf_layers import Layer, find_layers
+from engine.backends.hf_rope import LengthScaledRope, length_scaled_rope
 from engine.backends.hf_wide import Widened, widened_of
 
 
@@ -21,7 +22,9 @@ class Parts:
     """What a pass needs. ``release`` lets go of it; nothing else changes it.
 
     ``rows`` are those of the embedding, ``position_rows`` learned positions, None where there are
-    none. ``last_only`` asks the model for the last position's logits alone; ``one`` is where a
+    none. ``takes_positions``: generate() tells the model the position of each token, so it is told
+    here as well. ``rope`` are rotary embeddings that depend on the length of the text, None where
+    none do. ``last_only`` asks the model for the last position's logits alone; ``one`` is where a
     single id goes in, shape (1, 1).
     """
 
@@ -32,6 +35,7 @@ class Parts:
     position_rows: int | None
     last_only: Mapping[str, Any]
     takes_positions: bool
+    rope: LengthScaledRope | None
     layers: tuple[Layer, ...]
     widened: Widened | None
     one: torch.Tensor
@@ -60,11 +64,20 @@ def parts_of(model: Any) -> Parts:
         rows=int(weight.shape[0]),
         position_rows=hf_facts.position_rows(model),
         last_only={"logits_to_keep": 1} if "logits_to_keep" in known else {},
-        takes_positions="position_ids" in known,
+        takes_positions=_takes_positions(model),
+        rope=length_scaled_rope(model),
         layers=find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers),
         widened=widened_of(model),
         one=torch.zeros((1, 1), dtype=torch.long, device=weight.device),
     )
+
+
+def _takes_positions(model: Any) -> bool:
+    """Whether ``generate()`` gives ``model`` the positions of what it reads."""
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        return False
+    prepare = getattr(model, "_prepare_position_ids_for_generation", None)
+    return prepare is None or prepare(torch.zeros((1, 1), dtype=torch.long), {}) is not None
 
 
 def _synchronizer(device: str) -> Callable[[], None]:

@@ -18,6 +18,7 @@ from engine.backends.hf_wide import ROWS
 from engine.causal import first_line
 from engine.kv.branch import OutOfBlocks
 from engine.kv.cache import PooledCache
+from engine.kv.lookup import OTHER_VARIANT
 from engine.kv.prefix import PrefixReport
 from engine.records import FloatArray, HalfArray
 from engine.timing import now_ms
@@ -46,6 +47,8 @@ class Reader:
         """The name of the model's argument that takes its cache."""
         self.keywords: dict[str, Any] = {"use_cache": cached, "return_dict": True}
         self._own_ids: list[int] = []
+        self._own_variant = b""
+        self._whole = 0
         self._kinds: set[tuple[str, int]] = set()
 
     # --- where it is --------------------------------------------------------------------------
@@ -55,28 +58,56 @@ class Reader:
         """What was read and not taken back. Do not change it."""
         return self._own_ids if self.pool is None else self.pool.current.ids
 
+    def _variant(self, length: int) -> bytes:
+        """What K and V of a text of ``length`` positions depend on besides its tokens."""
+        return b"" if self.parts.rope is None else self.parts.rope.variant(length)
+
     def seek(self, ids: Sequence[int]) -> int:
-        """Go to where ``ids``, short of the last one, were read; how many of them that is."""
+        """Go to where ``ids``, short of the last one, were read; how many of them that is.
+
+        What is read next is a part of ``ids``: K and V that depend on its length are those of all.
+        """
+        self._whole = len(ids)
         if self.pool is not None:
-            return self.pool.seek(list(ids))
+            with self._leaving_nothing_useless(self.pool):
+                return self.pool.seek(list(ids), self._variant(len(ids)))
         if not self.keeps_cache:
             # Where nothing is kept, to be at a place is only to know what stands before it.
             self._own_ids[:] = ids[:-1]
             return len(self._own_ids)
         kept = kept_of(self._own_ids, ids, can_rewind=self.can_rewind)
+        if self._own_variant != self._variant(len(ids)):
+            kept = 0
         self.rollback(len(self._own_ids) - kept)
+        self._whole, self._own_variant = len(ids), self._variant(len(ids))
         return kept
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
         """As ``seek``, for a new prompt: in a pool full blocks only, and why not more."""
+        self._whole = len(ids)
         if self.pool is not None:
-            return self.pool.start(list(ids))
-        held = list(self._own_ids)
+            with self._leaving_nothing_useless(self.pool):
+                return self.pool.start(list(ids), self._variant(len(ids)))
+        held, variant = list(self._own_ids), self._own_variant
         if not self.keeps_cache:
             self._own_ids.clear()
             reason = "no cache is kept: each pass reads everything"
             return replace(prefix_report(ids, held, 0), reason=reason, moved_last=0)
-        return prefix_report(ids, held, self.seek(ids), can_rewind=self.can_rewind)
+        report = prefix_report(ids, held, self.seek(ids), can_rewind=self.can_rewind)
+        if report.common and variant != self._own_variant:
+            return replace(report, reason=OTHER_VARIANT)
+        return report
+
+    @contextlib.contextmanager
+    def _leaving_nothing_useless(self, pool: PooledCache) -> Iterator[None]:
+        """Give back a branch that is gone from, where no text of another length could use it."""
+        before = pool.current
+        yield
+        rope = self.parts.rope
+        if before is pool.current or rope is None or not before.variant:
+            return
+        if before.variant != pool.current.variant and not rope.lasts(len(before)):
+            pool.discard(before)
 
     def rollback(self, count: int) -> None:
         """Forget the last ``count`` positions; all of them is always possible.
@@ -89,6 +120,7 @@ class Reader:
             raise BackendError(f"cannot take back {count} of {length} positions")
         if count == 0:
             return
+        self._whole = 0
         if self.pool is not None:
             try:
                 self.pool.truncate(length - count)
@@ -116,6 +148,7 @@ class Reader:
 
     def forget(self) -> None:
         """Forget all that was read."""
+        self._whole, self._own_variant = 0, b""
         self._drop_cache()
         self._own_ids.clear()
         if self.pool is not None:
@@ -181,6 +214,36 @@ class Reader:
 
     def read(self, ids: Sequence[int]) -> ForwardPass:
         """One pass over ``ids``; over all before them too, where there is no cache of those."""
+        length = max(self._whole, len(self.ids) + len(ids))
+        if self.parts.rope is None:
+            return self._read(ids)
+        with self._in_variant(self._variant(length)) as stale, self.parts.rope.reading(length):
+            return self._read([*stale, *ids])
+
+    @contextlib.contextmanager
+    def _in_variant(self, variant: bytes) -> Iterator[list[int]]:
+        """Go to where K and V of ``variant`` lie; what of the text has to be read again there."""
+        pool = self.pool
+        if pool is None:
+            if self._own_variant != variant:
+                self._drop_cache()  # so that the next pass reads all of it
+                self._own_variant = variant
+            yield []
+            return
+        before = pool.current
+        if before.variant == variant:
+            yield []
+            return
+        with self._leaving_nothing_useless(pool):
+            pool.switch(pool.pool.open(variant))
+            try:
+                yield before.ids
+            except BaseException:
+                if before.number in pool.pool.branches:
+                    pool.switch(before)
+                raise
+
+    def _read(self, ids: Sequence[int]) -> ForwardPass:
         again = self._own_ids if self.cache is None and self.pool is None else []
         count = len(again) + len(ids)
         # After a failed pass, a step is no ordinary one.
@@ -189,7 +252,7 @@ class Reader:
         self.parts.synchronize()
         started = now_ms()
         try:
-            with torch.inference_mode(), self._over_pool(ids) as more:
+            with torch.inference_mode(), self._over_pool(ids, count) as more:
                 logits, half = self._logits([*again, *ids] if again else ids, count, more)
                 ms = now_ms() - started
                 self._check_finite(logits)
@@ -222,10 +285,14 @@ class Reader:
         return counters.copied_blocks, counters.evicted_blocks
 
     @contextlib.contextmanager
-    def _over_pool(self, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """One pass over the pool, if there is one; what the model must be given for it."""
+    def _over_pool(self, ids: Sequence[int], count: int) -> Iterator[dict[str, Any]]:
+        """One pass of ``count`` positions, over the pool if there is one; what the model is given
+        for it, as ``generate()`` would give it."""
         if self.pool is None or self.argument is None:
-            yield {}
+            # Everything before is read again, or it lies in the model's own cache.
+            end = len(self._own_ids) + len(ids)
+            positions = torch.arange(end - count, end, device=self.parts.device).unsqueeze(0)
+            yield {"position_ids": positions} if self.parts.takes_positions else {}
             return
         with self.pool.reading(ids) as positions:
             given = {"position_ids": positions} if self.parts.takes_positions else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,12 @@ class Tried:
     reader: Reader
     facts: dict[str, Any]
     notes: tuple[str, ...]
+    cache_fails: bool = False
+    """Whether the model has a cache that cannot be used."""
+
+
+class _PassFailed(BackendError):
+    """A pass of the trial that the model did not survive."""
 
 
 def reader_for(
@@ -44,26 +50,40 @@ def reader_for(
 
 
 def try_out(parts: Parts, identity: str, ids: list[int], options: KVOptions) -> Tried:
-    """Read five ``ids`` in several ways. Raises BackendError when the model cannot be run."""
+    """Read five ``ids`` in several ways. Raises BackendError when the model cannot be run.
+
+    A model that cannot go on with its own cache is run without.
+    """
+    try:
+        return _try_out(Reader(parts, cached=options.cached), identity, ids, options)
+    except _PassFailed as error:
+        if not options.cached:
+            raise
+        hf_pool.close_pool(parts.model)
+        tried = _try_out(Reader(parts, cached=False), identity, ids, options)
+        note = f"with its own cache it fails, so none is kept: {error}"
+        return replace(tried, notes=(note, *tried.notes), cache_fails=True)
+
+
+def _try_out(reader: Reader, identity: str, ids: list[int], options: KVOptions) -> Tried:
+    parts = reader.parts
     shape = hf_facts.shape_of(hf_facts.decoder_config(parts.model))
-    reader = Reader(parts, cached=options.cached)
-    whole = reader.read(ids).logits
+    whole = _read(reader, ids)
     kind = hf_cache.kind_of(reader.cache, reader.argument)
     kv_heads, head_dim = hf_cache.head_shape(reader.cache) or (shape.kv_heads, shape.head_dim)
     pool_note = _settle(reader, identity, ids, whole, options)
-    reader.read(ids[:4])
+    _read(reader, ids[:4])
     before = reader.kv()[1]
-    stepped = reader.read(ids[4:]).logits
+    stepped = _read(reader, ids[4:])
     after = reader.kv()[1]
     growth = None if after is None or before is None else after - before
     pooled = reader.pool is not None
     reader.can_rewind = (pooled or kind.always_rewinds) and _rewinds(reader, ids, stepped)
     if not reader.can_rewind:
-        reader.forget()
-        reader.read(ids[:2])
         # Some recurrent layers take up their state for one position at a time only.
-        reader.singly = not _alike(reader, stepped, reader.read(ids[2:]).logits)
-    notes = (*_notes(reader, kind, options, whole, stepped), *filter(None, (pool_note,)))
+        reader.singly = not _takes_several(reader, ids, stepped)
+    notes = _notes(reader, kind, options, whole, stepped)
+    notes = (*notes, *filter(None, (pool_note, _rope_note(parts))))
     reader.forget()
     reader.cool_down()
     expected = 2 * shape.layers * kv_heads * head_dim * int(parts.model.dtype.itemsize)
@@ -119,13 +139,30 @@ def _put_in_pool(
     return "no pool of KV blocks: the model's answer was another one with it"
 
 
+def _read(reader: Reader, ids: list[int]) -> FloatArray:
+    try:
+        return reader.read(ids).logits
+    except BackendError as error:
+        raise _PassFailed(str(error)) from error
+
+
 def _rewinds(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
     """Whether taking positions out and reading them again gives the same ``logits``."""
     try:
         reader.rollback(3)
+        return _alike(reader, logits, reader.read(ids[2:]).logits)
     except BackendError:
         return False
-    return _alike(reader, logits, reader.read(ids[2:]).logits)
+
+
+def _takes_several(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
+    """Whether several positions read behind others give the same ``logits`` as one by one."""
+    reader.forget()
+    try:
+        reader.read(ids[:2])
+        return _alike(reader, logits, reader.read(ids[2:]).logits)
+    except BackendError:
+        return False
 
 
 def _alike(reader: Reader, left: FloatArray, right: FloatArray) -> bool:
@@ -152,8 +189,10 @@ def _notes(
         "K and V are kept in 8 bits, which changes the logits a little": (
             reader.pool is not None and reader.pool.quantized
         ),
-        "with its cache the model gives other logits than reading the same text at once "
-        "does: this is how transformers runs it": not _alike(reader, whole, stepped),
+        "with its cache the model gives other logits than reading the same text at once does; "
+        "--no-cache reads all of it at each step": (
+            reader.keeps_cache and not _alike(reader, whole, stepped)
+        ),
         "taking positions out of its cache changes its answer: the text is read again": (
             kind.always_rewinds and not reader.can_rewind
         ),
@@ -162,6 +201,21 @@ def _notes(
         ),
     }
     return tuple(note for note, holds in found.items() if holds)
+
+
+def _rope_note(parts: Parts) -> str:
+    """What a text's length does to K; empty where it does nothing."""
+    if parts.rope is None:
+        return ""
+    border = parts.rope.border
+    if parts.rope.lasts(border):
+        return (
+            f"its rotary angles are others from {border:,} tokens on: there K and V are read again"
+        )
+    return (
+        f"its rotary angles change with every token from {border:,} tokens on: there each step "
+        "reads the whole text again"
+    )
 
 
 def _kv_note(kind: hf_cache.CacheKind, growth: int | None, expected: int, *, pooled: bool) -> str:

@@ -19,7 +19,8 @@ class Branch:
     """One sequence of tokens and where its K and V lie. Only ``Pool`` changes it.
 
     ``tables[g][i]`` is the block that holds positions ``i * size`` and on for group ``g``. While a
-    pass runs, the tables cover its positions already and ``ids`` do not.
+    pass runs, the tables cover its positions already and ``ids`` do not. ``variant`` tells apart K
+    and V of the same tokens that the model computes otherwise, such as for a longer text.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Branch:
     held: bool = True
     used: int = 0
     pending: int = 0
+    variant: bytes = b""
 
     def __len__(self) -> int:
         return len(self.ids)

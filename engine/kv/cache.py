@@ -104,22 +104,23 @@ class PooledCache(Cache):
         """Positions of the current branch."""
         return len(self.current)
 
-    def start(self, ids: Sequence[int]) -> PrefixReport:
+    def start(self, ids: Sequence[int], variant: bytes = b"") -> PrefixReport:
         """Begin a new prompt: the current branch now holds its longest known run of blocks.
 
         The report says how many of ``ids`` that is, always short of the last one, and why not
-        more. The branch before stays, and may be evicted.
+        more. The branch before stays, and may be evicted. ``variant``: see ``Branch``.
         """
-        branch, report = lookup.start(self.pool, ids)
+        branch, report = lookup.start(self.pool, ids, variant)
         self.switch(branch)
         return report
 
-    def seek(self, ids: Sequence[int]) -> int:
+    def seek(self, ids: Sequence[int], variant: bytes = b"") -> int:
         """Go to where ``ids``, short of the last one, have been read to; how many that is.
 
         Computes nothing and copies nothing. The branch before stays, and may be evicted.
+        ``variant``: see ``Branch``.
         """
-        self.switch(lookup.seek(self.pool, ids, self.current))
+        self.switch(lookup.seek(self.pool, ids, self.current, variant))
         return self.length
 
     def fork(self, at: int) -> Branch:
@@ -133,6 +134,11 @@ class PooledCache(Cache):
         self.pool.truncate(self.current, length)
         self._settle()
 
+    def discard(self, branch: Branch) -> None:
+        """Forget a branch that is not the current one."""
+        if branch is not self.current and branch.number in self.pool.branches:
+            self.pool.close(branch)
+
     def forget(self, number: int, keep: int) -> None:
         """The branch ``number`` is needed for its first ``keep`` positions at most.
 
@@ -142,7 +148,8 @@ class PooledCache(Cache):
         if branch is None or keep >= len(branch):
             return
         head = branch.ids[:keep]
-        others = (one for one in self.pool.branches.values() if one is not branch)
+        alike = (one for one in self.pool.branches.values() if one.variant == branch.variant)
+        others = (one for one in alike if one is not branch)
         if branch is not self.current and any(one.ids[:keep] == head for one in others):
             self.pool.close(branch)
         elif self.pool.readable(branch, keep):

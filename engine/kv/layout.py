@@ -17,6 +17,12 @@ SCALE_BYTES = 2
 """Bytes of the float16 scale that an 8-bit pool keeps per position and head, for K and for V."""
 
 
+_RECURRENT = (
+    "it has layers with a recurrent state of constant size, which cannot be cut back: "
+    "going back reads the text again"
+)
+
+
 class Unpooled(RuntimeError):
     """This model's cache cannot live in a pool of blocks; one line says what it is instead."""
 
@@ -81,6 +87,8 @@ def layout_of(cache: Any, *, hidden_layers: int | None = None) -> Layout:
     held = getattr(cache, "layers", None)
     if not held:
         raise Unpooled("the model keeps no cache of K and V")
+    if getattr(cache, "linear_cache", None):
+        raise Unpooled(_RECURRENT)
     layers = tuple(_shape_of(layer) for layer in held)
     if not any(layers):
         raise Unpooled("the model keeps no cache of K and V")
@@ -95,10 +103,7 @@ def _shape_of(layer: Any) -> LayerShape | None:
     keys: Any = getattr(layer, "keys", None)
     values: Any = getattr(layer, "values", None)
     if hasattr(layer, "conv_states") or hasattr(layer, "recurrent_states"):
-        raise Unpooled(
-            "it has layers with a recurrent state of constant size, which cannot be cut back: "
-            "going back reads the text again"
-        )
+        raise Unpooled(_RECURRENT)
     if keys is None and values is None:
         return None
     # Not isinstance: a subclass keeps more than K and V, and would lose it here.

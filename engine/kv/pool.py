@@ -46,10 +46,11 @@ class Pool:
 
     # --- getting a branch -------------------------------------------------------------------
 
-    def open(self) -> Branch:
+    def open(self, variant: bytes = b"") -> Branch:
         """A new, empty branch, held."""
         self._clock += 1
-        branch = Branch(self._clock, [], [], [[] for _ in self.groups], used=self._clock)
+        tables: list[list[int]] = [[] for _ in self.groups]
+        branch = Branch(self._clock, [], [], tables, used=self._clock, variant=variant)
         self.branches[branch.number] = branch
         return branch
 
@@ -60,7 +61,7 @@ class Pool:
         """
         self._check_readable(branch, at)
         count = self._blocks(at)
-        twin = self.open()
+        twin = self.open(branch.variant)
         twin.ids = branch.ids[:at]
         twin.keys = branch.keys[: at // self.block_size]
         for group, table, own in zip(self.groups, branch.tables, twin.tables, strict=True):
@@ -70,6 +71,12 @@ class Pool:
                     group.share(block)
         self.counters.forks += 1
         return twin
+
+    def chain(
+        self, ids: Sequence[int], variant: bytes = b"", known: Sequence[Key] = ()
+    ) -> list[Key]:
+        """The keys of all full blocks of ``ids``; ``known`` are those already computed."""
+        return chain(self.root + variant, ids, self.block_size, known)
 
     # --- growing and shrinking --------------------------------------------------------------
 
@@ -103,7 +110,7 @@ class Pool:
         branch.ids.extend(ids)
         branch.pending = 0
         known = len(branch.keys)
-        branch.keys = chain(self.root, branch.ids, self.block_size, branch.keys)
+        branch.keys = self.chain(branch.ids, branch.variant, branch.keys)
         for key in branch.keys[known:]:
             self.evicted_keys.pop(key, None)
         if self.window_keep is not None:
