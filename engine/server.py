@@ -313,23 +313,28 @@ class Engine:
 
     def _is_called(self) -> bool:
         """Whether a command has come that a measurement should make way for; all of them wait."""
-        while self._receive.poll():
-            self._waiting.append(self._receive.recv())
+        self._take_in()
         return any(not isinstance(command, _BETWEEN) for command in self._waiting)
 
     def _pause_wanted(self) -> bool:
-        """Look at what came in between two passes: questions are answered, the rest waits."""
-        while self._receive.poll():
-            command = self._receive.recv()
-            if isinstance(command, _BETWEEN):
-                self._answer_between(command)
-            elif isinstance(command, Pause):
-                self._pause = True
+        """Look at what came in between two passes: questions are answered, the rest waits.
+
+        In their order: what comes behind a command that has to wait waits behind it, a Pause too,
+        which is then meant for that command.
+        """
+        self._take_in()
+        while self._waiting and not self._pause:
+            if isinstance(self._waiting[0], _BETWEEN):
+                self._answer_between(self._waiting.popleft())
             else:
-                # Anything else means to do something other than go on.
+                # A Pause, or something else that means to do other than go on.
                 self._pause = True
-                self._waiting.append(command)
         return self._pause
+
+    def _take_in(self) -> None:
+        """Move what has arrived to what waits."""
+        while self._receive.poll():
+            self._waiting.append(self._receive.recv())
 
     def _answer_between(self, command: Command) -> None:
         cursor = self._run.cursor
