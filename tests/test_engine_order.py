@@ -21,7 +21,7 @@ from engine.commands import (
     Step,
     Submit,
 )
-from engine.measurements import CacheCurves, DriftMeasured
+from engine.measurements import MEASURING_CURVES, MEASURING_DRIFT, CacheCurves, DriftMeasured
 from engine.records import (
     BranchNamed,
     LoadProgress,
@@ -70,7 +70,8 @@ def steps(records: list[Record]) -> list[StepRecord]:
 
 
 def is_measuring(records: list[Record]) -> bool:
-    return isinstance(records[-1], LoadProgress) and bool(steps(records))
+    phases = [one.phase for one in records if isinstance(one, LoadProgress)]
+    return MEASURING_CURVES in phases or MEASURING_DRIFT in phases
 
 
 def sixty_steps(records: list[Record]) -> bool:
