@@ -52,6 +52,8 @@ class StageTrace:
     ``survivors`` counts tokens still possible after the stage. ``mass_removed`` is the share of the
     stage's own (normalised) input that it cut. ``log_z`` is the log-sum-exp of the survivors'
     logits after the stage, so that a survivor's probability is ``exp(logit_after - log_z)``.
+    ``derived`` has what the stage worked out from its dials at this step, such as the temperature
+    that a dynamic one came to.
     """
 
     name: str
@@ -63,6 +65,7 @@ class StageTrace:
     entropy_before: float
     entropy: float
     log_z: float
+    derived: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

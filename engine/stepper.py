@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from engine.backends.base import Backend
 from engine.breakpoints import Breakpoint, Breakpoints, Verdict
@@ -38,7 +39,7 @@ from engine.sampling.stages import StageContext
 from engine.step_figures import Value
 from engine.text import quote
 from engine.timing import now_ms
-from engine.token_named import id_of
+from engine.token_named import id_of, ids_of
 from engine.trail import Moment, Trail
 from engine.tree import ROOT, Tree
 from engine.vocabulary import Token, Vocabulary
@@ -78,6 +79,7 @@ class Stepper:
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
         self._trail: Trail | None = None
         self._whole_vocabulary: Vocabulary | None = None
+        self._encode = cache(lambda text: tuple(ids_of(backend, text)))
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "model", self.backend.facts.name
@@ -278,6 +280,8 @@ class Stepper:
             seed=seed,
             state={} if parent == ROOT else self.nodes[parent].state,
             vocabulary=self._vocabulary,
+            token=self.backend.token,
+            encode=self._encode,
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Effective, SpecError, effective
@@ -27,8 +28,10 @@ def sample(args: argparse.Namespace, config: Config) -> int:
             resolve=given.names.ids if given.names is not None else None,
         )
         context = place(args, given.step, _seed(args, config, given))
-        if given.names is not None and _needs_vocabulary(settings):
-            context = context.knowing(given.names.vocabulary())
+        if given.names is not None:
+            context = replace(context, token=given.names.token, encode=given.names.ids)
+            if _needs_vocabulary(settings):
+                context = replace(context, vocabulary=given.names.vocabulary())
         return _print(args, given, settings, context)
     except (SamplingError, SpecError) as error:
         raise UsageError(str(error)) from None

@@ -16,7 +16,7 @@ from engine.records import IntArray
 from engine.sampling.logits_file import MOST_IDS, LogitsFile, LogitsFileError, load_logits
 from engine.sampling.stages import StageContext
 from engine.tokenizer_file import FILE, Names, TokenizerError
-from engine.vocabulary import Token, Vocabulary
+from engine.vocabulary import Token
 from inspector.options import UsageError
 from inspector.run_file import RunStep, run_step
 
@@ -36,10 +36,6 @@ class Place(StageContext):
     @cached_property
     def history(self) -> IntArray:
         return np.array((*self.prompt_ids, *self.output_ids), np.int32)
-
-    def knowing(self, vocabulary: Vocabulary) -> Place:
-        """The same with the bytes of every token, which grammars need."""
-        return replace(self, vocabulary=vocabulary)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,10 +19,6 @@ from engine.sampling.stages import DIALS, STAGES, Stage, Value, default_of, list
 from engine.vocabulary import Vocabulary
 from inspector.view import View
 
-_NUMBERED = {"logit_bias": True, "bad_words": False, "suppress": False, "dry_breakers": False}
-"""Dials that list tokens, by id or by text, and whether each entry has a number."""
-
-
 # --- what is there ----------------------------------------------------------------------------
 
 
@@ -154,7 +150,7 @@ def parsed(dial: str, text: str, vocabulary: Vocabulary | None) -> Value:
     is not in this process.
     """
     value = DIALS[dial][1].parse(text.strip() if DIALS[dial][1].numeric else text)
-    if dial not in _NUMBERED or not isinstance(value, str):
+    if dial not in lists.TOKEN_LISTS or not isinstance(value, str):
         return value
 
     def ids_of(token: str) -> list[int]:
@@ -163,7 +159,7 @@ def parsed(dial: str, text: str, vocabulary: Vocabulary | None) -> Value:
             raise ValueError(f"{token!r} is not one token of this model: give its ids")
         return found[:1]
 
-    return lists.with_ids(value, _NUMBERED[dial], ids_of)
+    return lists.with_ids(value, lists.TOKEN_LISTS[dial], ids_of)
 
 
 def token_ids(vocabulary: Vocabulary, data: bytes) -> list[int]:

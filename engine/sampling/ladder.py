@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from engine.records import CUT_BY_MODEL, SURVIVES, CutArray, Draw, How, StageTrace, TopTable
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import Purpose, argmax, draw, uniform
-from engine.sampling.stages import Stage, StageContext, Temperature
+from engine.sampling.stages import Stage, StageContext, Temperature, with_shared_dials
 from engine.vocabulary import Token
 
 
@@ -92,6 +92,9 @@ class Chain:
     stages: tuple[Stage, ...]
     preset: str = "guide"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", with_shared_dials(self.stages))
+
     @property
     def greedy(self) -> bool:
         """Whether the token is the argmax of what the stages leave: temperature 0."""
@@ -127,7 +130,7 @@ class Chain:
             except SamplingError as error:
                 raise SamplingError(f"stage {one.label}: {error}") from None
             after.append(level)
-            traces.append(_trace(one, before, level))
+            traces.append(_trace(one, before, level, context))
         return Ladder(model, tuple(after), tuple(traces))
 
     def choose(self, ladder: Ladder, context: StageContext) -> Draw:
@@ -152,7 +155,7 @@ def forced(ladder: Ladder, token_id: int) -> Draw:
     return Draw(token_id, How.FORCED, None, 0.0, probability)
 
 
-def _trace(one: Stage, before: Candidates, after: Candidates) -> StageTrace:
+def _trace(one: Stage, before: Candidates, after: Candidates, context: StageContext) -> StageTrace:
     return StageTrace(
         name=one.name,
         label=one.label,
@@ -163,6 +166,7 @@ def _trace(one: Stage, before: Candidates, after: Candidates) -> StageTrace:
         entropy_before=before.entropy,
         entropy=after.entropy,
         log_z=after.log_z,
+        derived={} if one.off else one.derived(before, after, context),
     )
 
 

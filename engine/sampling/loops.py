@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.sampling.stages.penalties import z_function
+from engine.sampling.stages.dry import z_function
 
 WINDOW = 1024
 """How far back a check looks. It bounds the longest cycle found, at a third of it."""

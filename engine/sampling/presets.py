@@ -22,6 +22,7 @@ class Preset:
     does not have. ``orders`` holds other orders, used when the dial they go with is on.
     ``greedy_alone`` says that temperature 0 leaves out every stage that only serves sampling.
     ``from_config`` names the dials it takes from generation_config.json (None: all).
+    ``words_with_space``: a bad word in writing is forbidden with a space before it too.
     """
 
     name: str
@@ -36,10 +37,12 @@ class Preset:
     defaults_source: str = "library default"
     from_config: frozenset[str] | None = None
     greedy_alone: bool = True
+    words_with_space: bool = False
     notes: tuple[str, ...] = ()
 
 
 _LOGITS = (
+    "allowed",
     "logit_bias",
     "bad_words",
     "suppress",
@@ -52,6 +55,7 @@ _LOGITS = (
 _DYNAMIC = frozenset({"dynatemp_range", "dynatemp_exponent"})
 _OPENAI = frozenset({"frequency_penalty", "presence_penalty"})
 _LAST_N = frozenset({"penalty_last_n"})
+_MIN_KEEP = frozenset({"min_keep"})
 _SERVED = frozenset({"repetition_penalty", "temperature", "top_k", "top_p", "min_p"})
 
 _GUIDE = Preset(
@@ -100,10 +104,11 @@ _HF = Preset(
         "eta",
     ),
     {"temperature": 1.0, "top_k": 50, "top_p": 1.0},
-    lacks=_DYNAMIC | _OPENAI | _LAST_N,
+    lacks=_DYNAMIC | _OPENAI | _LAST_N | _MIN_KEEP,
     notes=(
         "top_k=50 is the library's silent default whenever it samples and nobody set top_k.",
         "temperature=0 stands for do_sample=False: its class refuses 0.",
+        "top_k=-1 is read as 0, off, as other stacks do; its class refuses both.",
         "Which of several equal tokens top-p cuts depends on torch.sort; here the lowest ids go.",
     ),
 )
@@ -113,6 +118,7 @@ _VLLM = Preset(
     "vLLM V1 sampler",
     "vLLM V1 (sampler.py at 3e34265, topk_topp_sampler.py at 01fa3fe), its PyTorch path",
     (
+        "allowed",
         "bad_words",
         "min_new_tokens",
         "logit_bias",
@@ -128,8 +134,9 @@ _VLLM = Preset(
         "temperature": {"floor": 0.01},
         "bad_words": {"over": Over.OUTPUT, "spare_stops": False},
     },
-    lacks=_DYNAMIC | _LAST_N,
+    lacks=_DYNAMIC | _LAST_N | _MIN_KEEP,
     from_config=_SERVED,
+    words_with_space=True,
     notes=(
         "0 < temperature < 0.01 is raised to 0.01 (SamplingParams), 0 is greedy.",
         "The PyTorch path serves requests with a seed; FlashInfer's kernels may keep other ties.",
@@ -174,7 +181,6 @@ _LLAMACPP = Preset(
     greedy_alone=False,
     notes=(
         "temperature=0 takes the most likely of the survivors, after every other stage.",
-        "A breaker in text stands for its tokens; llama.cpp takes every token that contains it.",
         "Of tokens equal at a border, llama.cpp keeps whichever its sort put first.",
     ),
 )
@@ -200,7 +206,7 @@ _SGLANG = Preset(
         "top_k": {"ties": Ties.EXACT},
         "top_p": {"border": Border.EXCEED},
     },
-    lacks=_DYNAMIC | _LAST_N,
+    lacks=_DYNAMIC | _LAST_N | _MIN_KEEP,
     from_config=_SERVED,
     orders={
         "min_p": (
@@ -240,7 +246,7 @@ _MLX = Preset(
         "min_p": {"scale": Scale.LOGIT},
         "xtc": {"strict": True, "ties": Ties.KEEP},
     },
-    lacks=_DYNAMIC,
+    lacks=_DYNAMIC | _MIN_KEEP,
     from_config=frozenset(),
     notes=(
         "temperature is 0, greedy, unless it is set.",

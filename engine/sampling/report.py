@@ -57,6 +57,7 @@ def sample_report(
                 "survivors": one.survivors,
                 "mass_removed": one.mass_removed,
                 "entropy": one.entropy,
+                "derived": one.derived,
             }
             for one in ladder.traces
         ],

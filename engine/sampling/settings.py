@@ -14,9 +14,6 @@ from engine.sampling.stages import DIALS, STAGES, Role, Temperature, default_of,
 
 FLAG, SESSION, GENERATION_CONFIG, OFF = "flag", "session", "generation_config.json", "off"
 
-_LIST_DIALS = {"logit_bias": True, "bad_words": False, "suppress": False, "dry_breakers": False}
-"""Dials that list token sequences, and whether each entry has a number."""
-
 _MIROSTAT_KEEPS = ("logit_bias", "grammar", "temperature", "mirostat")
 
 _NOT_REPRODUCED = {
@@ -80,7 +77,8 @@ def effective(
     if has_order(spec):
         _refuse_outside(named, order, frozenset(), "this order")
         dials = _dials(order, asked, found.lacks - named.keys())
-        return Effective(build(order, _values(dials, resolve), preset), dials)
+        values, found_notes = _values(found, dials, resolve)
+        return Effective(build(order, values, preset), dials, tuple(found_notes))
     _refuse_outside(named, found.order, found.lacks, f"preset {preset}")
     from_file, unusable = _from_file(found, config)
     sources = [
@@ -89,11 +87,11 @@ def effective(
         (found.defaults_source, found.defaults),
     ]
     dials = _dials(found.order, sources, found.lacks)
-    values = _values(dials, resolve)
+    values, warnings = _values(found, dials, resolve)
     order = next((other for dial, other in found.orders.items() if values[dial]), found.order)
     stages, dials = _used(found, order, dials, values, named)
     chain = build(stages, {name: values[name] for name in values}, preset)
-    return Effective(chain, dials, (*found.notes, *unusable, *_unread(found, config)))
+    return Effective(chain, dials, (*warnings, *found.notes, *unusable, *_unread(found, config)))
 
 
 def _dials(
@@ -153,16 +151,45 @@ def _samples(name: str) -> bool:
     return bool(STAGES[name].role is Role.SAMPLING)
 
 
-def _values(dials: Mapping[str, Setting], resolve: lists.Resolver | None) -> dict[str, Any]:
-    """Dial values as the stages take them: text turned into ids where somebody can."""
+def _values(
+    preset: Preset, dials: Mapping[str, Setting], resolve: lists.Resolver | None
+) -> tuple[dict[str, Any], list[str]]:
+    """(dial values as the stages take them: text turned into ids where somebody can, warnings)."""
     values: dict[str, Any] = {name: setting.value for name, setting in dials.items()}
-    for name, numbered in _LIST_DIALS.items():
-        if resolve is not None and values.get(name):
-            try:
-                values[name] = lists.with_ids(values[name], numbered, resolve)
-            except ValueError as error:
-                raise SpecError(f"{name}: {error}") from None
-    return values
+    warnings = []
+    for name, numbered in lists.TOKEN_LISTS.items():
+        if resolve is None or not values.get(name):
+            continue
+        try:
+            if name == "bad_words" and preset.words_with_space:
+                values[name] = lists.with_space_too(values[name], resolve)
+                continue
+            if name == "bad_words":
+                warnings += _twins(values[name], resolve)
+            values[name] = lists.with_ids(values[name], numbered, resolve)
+        except ValueError as error:
+            raise SpecError(f"{name}: {error}") from None
+    if values.get("xtc_probability") and values["xtc_threshold"] == 0.0:
+        warnings.append(
+            "xtc_threshold=0 makes every token a top choice: "
+            "whenever XTC acts, only the least likely is left."
+        )
+    return values, warnings
+
+
+def _twins(written: str, resolve: lists.Resolver) -> list[str]:
+    """For each bad word the same with or without a space, where that is another single token."""
+    listed = lists.with_ids(written, False, resolve)
+    forbidden = {entry.sequence for entry in lists.entries(listed, False)}
+    found = []
+    for text in lists.texts(written, False):
+        other = lists.twin(text)
+        ids = tuple(resolve(other)) if other else ()
+        if len(ids) == 1 and ids not in forbidden:
+            found.append(
+                f"bad_words={text!r} is taken as written: {other!r} ({ids[0]}) is still possible."
+            )
+    return found
 
 
 def _refuse_outside(
@@ -178,7 +205,7 @@ def _refuse_outside(
 
 def _from_file(preset: Preset, config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """(dials that a generation_config.json sets, what of it cannot be used)."""
-    written = {name: config.get(name) for name in DIALS if name not in _LIST_DIALS}
+    written = {name: config.get(name) for name in DIALS if DIALS[name][1].numeric}
     if config.get("bad_words_ids"):
         words = [lists.Entry(tuple(map(int, word))) for word in config["bad_words_ids"]]
         written["bad_words"] = lists.spell(words)

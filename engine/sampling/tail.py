@@ -20,6 +20,7 @@ from engine.records import FloatArray, IntArray, StepRecord
 from engine.sampling.candidates import Candidates
 from engine.sampling.chain import Chain
 from engine.sampling.stages import (
+    Allowed,
     BadWords,
     Dry,
     Epsilon,
@@ -45,6 +46,7 @@ _LOG_MANY = 50.0
 """The logarithm of more tokens than there are."""
 
 _BY_ID = (
+    Allowed,
     BadWords,
     Dry,
     Grammar,

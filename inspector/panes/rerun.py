@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -63,7 +63,20 @@ def context_of(view: View, step: StepRecord) -> StageContext:
         seed=step.seed,
         state=parent.state if parent is not None else {},
         vocabulary=view.log.vocabulary,
+        token=_history_namer(view),
     )
+
+
+def _history_namer(view: View) -> Callable[[int], Token]:
+    """Names the tokens of the prompt and of the output, which are looked up at the first call."""
+
+    @cache
+    def names() -> dict[int, Token]:
+        prompt, path = view.prompt, view.path
+        read = prompt.tokens if prompt is not None else ()
+        return {one.id: one for one in (*read, *map(path.token, range(len(path))))}
+
+    return lambda token_id: names()[token_id]
 
 
 @lru_cache(maxsize=2)

@@ -193,6 +193,7 @@ def stage_list(stages: Iterable[StageTrace]) -> list[dict[str, Any]]:
             "survivors": one.survivors,
             "mass_removed": plain(one.mass_removed),
             "entropy": plain(one.entropy),
+            "derived": plain(one.derived),
         }
         for one in stages
     ]

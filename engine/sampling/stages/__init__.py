@@ -14,8 +14,10 @@ from engine.sampling.stages.base import (
     spelled,
     stage,
     stage_of,
+    with_shared_dials,
 )
 from engine.sampling.stages.bias import (
+    Allowed,
     BadWords,
     LogitBias,
     MinNewTokens,
@@ -23,10 +25,12 @@ from engine.sampling.stages.bias import (
     Over,
     Suppress,
 )
+from engine.sampling.stages.dry import Dry
 from engine.sampling.stages.grammar import Grammar
-from engine.sampling.stages.penalties import Dry, Penalties
+from engine.sampling.stages.mirostat import Mirostat
+from engine.sampling.stages.penalties import Penalties
 from engine.sampling.stages.processor import Processor, load_processor
-from engine.sampling.stages.selective import Mirostat, Typical, Xtc
+from engine.sampling.stages.selective import Typical, Xtc
 from engine.sampling.stages.shaping import Temperature
 from engine.sampling.stages.truncation import (
     Border,
@@ -44,6 +48,7 @@ from engine.sampling.stages.truncation import (
 __all__ = [
     "DIALS",
     "STAGES",
+    "Allowed",
     "BadWords",
     "Border",
     "Dial",
@@ -80,4 +85,5 @@ __all__ = [
     "spelled",
     "stage",
     "stage_of",
+    "with_shared_dials",
 ]

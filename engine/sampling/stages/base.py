@@ -11,17 +11,17 @@ import dataclasses
 import json
 import math
 import numbers
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from engine.records import IntArray
 from engine.sampling.candidates import Candidates
-from engine.vocabulary import Vocabulary
+from engine.vocabulary import Token, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class StageContext:
     """What a stage may know besides the candidates: the history and the run's keys.
 
     ``state`` is what stages carry from token to token (stage name -> number); it belongs to the
-    node, and ``Chain.next_state`` gives the next one. ``vocabulary`` is for grammars alone.
+    node, and ``Chain.next_state`` gives the next one. ``vocabulary`` is for grammars alone;
+    ``token`` names those of the history, and ``encode`` is the tokenizer, for DRY's breakers.
     """
 
     prompt_ids: tuple[int, ...] = ()
@@ -38,6 +39,8 @@ class StageContext:
     seed: int = 0
     state: Mapping[str, float] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None
+    token: Callable[[int], Token] | None = None
+    encode: Callable[[str], Sequence[int]] | None = None
 
     @property
     def position(self) -> int:
@@ -60,6 +63,7 @@ class Dial:
 
     ``off`` is the value at which the stage does nothing; None for a dial that only says how.
     ``apart`` is a value that continues no scale, such as top_k's 0, which is looser than any k.
+    ``also_off`` is another way to write ``off``, as some stacks do; it is read as ``off``.
     A dial of kind ``str`` has a ``form``: a function that returns the text in its one proper
     spelling, or raises ValueError.
     """
@@ -74,6 +78,7 @@ class Dial:
     low_included: bool = True
     high_included: bool = True
     apart: Value | None = None
+    also_off: Value | None = None
     form: Callable[[str], str] = str
 
     @property
@@ -103,6 +108,8 @@ class Dial:
                 raise ValueError(f"{self.name}: {error}") from None
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise ValueError(f"{self.name} takes a number, not {value!r}")
+        if self.off is not None and value == self.also_off:
+            return self.off
         above = value >= self.low if self.low_included else value > self.low
         below = value <= self.high if self.high_included else value < self.high
         if not (above and below):
@@ -116,6 +123,8 @@ class Dial:
         """The range in words, such as ``0 to 1``."""
         if self.kind is str:
             return "text"
+        if self.also_off is not None:
+            return f"{replace(self, also_off=None).range_text}, or {self.also_off}"
         low = f"{self.low:g}" if self.low_included else f"above {self.low:g}"
         if self.high == math.inf:
             return low if low.startswith("above") else f"{low} or more"
@@ -164,6 +173,9 @@ class Stage(Protocol):
         self, candidates: Candidates, context: StageContext, token_id: int
     ) -> Figure | None: ...
     def advance(self, after: Candidates, context: StageContext, token_id: int) -> float | None: ...
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]: ...
 
 
 class Parameters:
@@ -216,6 +228,16 @@ class Parameters:
         """The state for the next token, after ``token_id`` was drawn; None for a stage without."""
         return None
 
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        """What the stage worked out from its dials at this step: name -> value.
+
+        For a stage whose real parameter follows from the distribution or from the state; ``after``
+        is what ``apply`` made of ``before``.
+        """
+        return {}
+
 
 def spelled(value: Value) -> str:
     """A dial's value as a specification writes it: no digit too many, none lost."""
@@ -232,6 +254,25 @@ def spelled(value: Value) -> str:
 def default_of(cls: type[Any], dial: Dial) -> Any:
     """The value that ``dial`` has in ``cls`` when nobody sets it."""
     return cls.__dataclass_fields__[dial.name].default
+
+
+def with_shared_dials(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The stages of one chain, those that share a dial with another (min_keep) at its value."""
+    found: list[Any] = list(stages)
+    for at, one in enumerate(stages):
+        for name in _shared_dials(type(one)):
+            owner = next((other for other in stages if other.name == DIALS[name][0]), None)
+            if owner is not None and getattr(owner, name) != getattr(one, name):
+                found[at] = replace(found[at], **{name: getattr(owner, name)})
+    return tuple(found)
+
+
+@cache
+def _shared_dials(cls: type[Any]) -> tuple[str, ...]:
+    """The fields of a stage that are another stage's dials."""
+    own = {dial.name for dial in cls.dials}
+    names = [one.name for one in dataclasses.fields(cls)]
+    return tuple(name for name in names if name in DIALS and name not in own)
 
 
 STAGES: dict[str, type[Any]] = {}

