@@ -19,6 +19,7 @@ from engine.records import (
     StopKind,
 )
 from engine.safe_output import unguarded
+from engine.sampling.settings import FLAG, in_vain
 from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
 from inspector.config import log_file
@@ -46,7 +47,9 @@ class TextOutput:
         self._terminal = out.isatty()
 
     def begin(self, log: RunLog) -> None:
-        pass
+        dials = log.settings.dials if log.settings is not None else {}
+        asked = {name: one for name, one in in_vain(dials).items() if one.source.startswith(FLAG)}
+        _say(f"{name}={one.value}: {one.source}" for name, one in asked.items())
 
     def step(self, record: StepRecord) -> None:
         if record.stop is None or record.stop.kind is not StopKind.STOP_TOKEN:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from textual.content import Content
 
-from engine.records import Draw
+from engine.records import Draw, Setting
 from engine.sampling.ladder import Ladder
-from engine.sampling.settings import Effective
+from engine.sampling.settings import Effective, in_vain
 from engine.text import visible
 from engine.vocabulary import Token
 from inspector.panes.bars import share
+from inspector.panes.derived import derived_lines
 from inspector.panes.figures import plural, wrapped
 from inspector.panes.ladder_draw import draw_lines
 from inspector.panes.ladder_head import FULL, head
@@ -43,6 +44,10 @@ def sample_lines(
     yield from wrapped("source", _LABEL, width, visible(given.read.source))
     yield from wrapped("chain", _LABEL, width, f"{settings.chain.preset}: {visible(settings.spec)}")
     yield from wrapped("settings", _LABEL, width, visible(_settings(settings)) or "all off")
+    if idle := in_vain(settings.dials):
+        yield from wrapped("not used", _LABEL, width, visible(_written(idle)))
+    if worked_out := derived_lines(ladder.traces):
+        yield from wrapped("used", _LABEL, width, "; ".join(worked_out))
     named = given.token
     rungs = Whole(ladder, drawn, named or _nameless)
     # Of a vector that is not whole, what it does not know is not said to be impossible, row by row.
@@ -71,11 +76,11 @@ def _settings(settings: Effective) -> str:
     """The dials of the chain that somebody set, and who did."""
     used = [dial.name for stage in settings.chain.stages for dial in stage.dials]
     found = {name: settings.dials[name] for name in used if name in settings.dials}
-    return ", ".join(
-        f"{name}={one.value} ({one.source})"
-        for name, one in found.items()
-        if one.source not in _NOBODY
-    )
+    return _written({name: one for name, one in found.items() if one.source not in _NOBODY})
+
+
+def _written(dials: Mapping[str, Setting]) -> str:
+    return ", ".join(f"{name}={one.value} ({one.source})" for name, one in dials.items())
 
 
 def _rows(rungs: Whole, top: int) -> list[Rung]:

@@ -17,14 +17,21 @@ from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import stretch
 from engine.sampling.ladder import Chain, Ladder
 from engine.sampling.stages import (
+    Border,
     Dial,
     Figure,
     Stage,
     StageContext,
     Temperature,
+    TopH,
+    TopK,
+    TopP,
+    Typical,
+    Xtc,
     default_of,
     spelled,
 )
+from engine.text import share
 
 Number = int | float
 
@@ -121,6 +128,8 @@ def explain(
     one, before = chain.stages[stage], ladder.before(stage)
     figure = one.figure(before, context, token_id)
     text = f"cut by {one.label}: {in_words(figure)}" if figure else f"forbidden by {one.label}"
+    if figure and (tied := _tied(one, before, ladder.after[stage], token_id)):
+        text = f"cut by {one.label}: {tied}"
     if not saving:
         return Explanation(token_id, stage, figure, text)
     change = _saving(one, stage, before, context, token_id)
@@ -129,6 +138,21 @@ def explain(
         changed = with_dial(chain, stage, change.dial, change.new)
         then = _next_cut(changed, stage, before, context, token_id)
     return Explanation(token_id, stage, figure, text, change, then)
+
+
+def _tied(one: Stage, before: Candidates, after: Candidates, token_id: int) -> str:
+    """That the token is as likely as one that was kept, and which of equals stay; or nothing."""
+    if not isinstance(one, (TopK, TopP, TopH, Typical, Xtc)):
+        return ""
+    logit = before.logits[before.find(np.array([token_id]))[0][0]]
+    kept = int(np.count_nonzero(after.find(before.ids[before.logits == logit])[1]))
+    if not kept:
+        return ""
+    probability = float(before.probs_of(np.array([token_id]))[0])
+    at = f"tied with {kept:,} that it keeps, at {share(probability)}"
+    upwards = isinstance(one, Xtc) or (isinstance(one, TopP) and one.border is Border.TAIL)
+    ids = "highest" if upwards else "lowest"
+    return f"{at}; of equals this stack keeps the {ids} ids"
 
 
 def in_words(figure: Figure) -> str:

@@ -12,7 +12,9 @@ from engine.sampling.presets import Preset
 from engine.sampling.spec import SpecError, build, checked, has_order, parse_spec, preset_of
 from engine.sampling.stages import DIALS, STAGES, Role, Temperature, default_of, lists
 
+MIROSTAT_REPLACES, GREEDY_ALONE = "mirostat replaces it", "not used: greedy"
 FLAG, SESSION, GENERATION_CONFIG, OFF = "flag", "session", "generation_config.json", "off"
+DEFAULT = "default"
 
 _MIROSTAT_KEEPS = ("logit_bias", "grammar", "temperature", "mirostat")
 
@@ -94,6 +96,15 @@ def effective(
     return Effective(chain, dials, (*warnings, *found.notes, *unusable, *_unread(found, config)))
 
 
+def in_vain(dials: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The dials that are set and come to nothing, because of mirostat or greedy decoding."""
+    return {
+        name: one
+        for name, one in dials.items()
+        if one.source.endswith((MIROSTAT_REPLACES, GREEDY_ALONE))
+    }
+
+
 def _dials(
     order: Iterable[str], sources: Sequence[tuple[str, Mapping[str, Any]]], lacks: Iterable[str]
 ) -> dict[str, Setting]:
@@ -110,7 +121,7 @@ def _dials(
                     break
             else:
                 value = default_of(cls, dial)
-                dials[dial.name] = Setting(value, OFF if value == dial.off else "default")
+                dials[dial.name] = Setting(value, OFF if value == dial.off else DEFAULT)
     return dials
 
 
@@ -134,13 +145,13 @@ def _used(
     ]
     why, idle = "", []
     if values.get("mirostat_tau"):
-        why, idle = "mirostat replaces it", [name for name in on if name not in _MIROSTAT_KEEPS]
+        why, idle = MIROSTAT_REPLACES, [name for name in on if name not in _MIROSTAT_KEEPS]
     elif preset.greedy_alone and build(("temperature",), values, preset.name).greedy:
-        why = "not used: greedy"
+        why = GREEDY_ALONE
         idle = [name for name in on if STAGES[name] is not Temperature and _samples(name)]
     marked = {
         name: Setting(setting.value, f"{setting.source}, {why}")
-        if DIALS[name][0] in idle and setting.source != OFF
+        if DIALS[name][0] in idle and setting.source not in (OFF, DEFAULT)
         else setting
         for name, setting in dials.items()
     }

@@ -176,7 +176,9 @@ likely than in the record.
     @property
     def _page(self) -> int:
         """Rows in sight before any scrolling, when no row is pinned."""
-        return max(1, self._height - head_height(self._height) - footer_height(self._height))
+        stages = self._lines.rungs.stages if self._lines is not None else ()
+        above = head_height(self._height, stages)
+        return max(1, self._height - above - footer_height(self._height))
 
     def _pinned(self) -> list[int]:
         """The rows of what was drawn, and would be, where they are not among the first."""

@@ -11,6 +11,7 @@ from engine.records import StageTrace
 from engine.text import visible
 from inspector.panes.bars import share
 from inspector.panes.cells import clip, right
+from inspector.panes.derived import derived_cell
 from inspector.panes.figures import NOTHING
 from inspector.panes.ladder_plan import Plan
 from inspector.panes.rungs import Rungs
@@ -35,6 +36,9 @@ def value_of(stage: StageTrace, cells: int) -> str:
     """What a stage is set to, without the names where they do not fit: ``0.95``."""
     if stage.off:
         return "off"
+    if stage.name == "temperature" and stage.derived:
+        # The dials do not say it: a range around 1 would read as a temperature of its own.
+        return derived_cell(stage, cells)
     text = visible(stage.label)
     if text.count("=") > 1 and len(text) <= cells:
         return text
@@ -42,9 +46,11 @@ def value_of(stage: StageTrace, cells: int) -> str:
     return " ".join(word.partition("=")[2] or word for word in words)
 
 
-def head_height(height: int) -> int:
+def head_height(height: int, stages: Sequence[StageTrace]) -> int:
     """Lines above the rows in a pane of this height."""
-    return 5 if height >= FULL else 3 if height >= SHORT else 1
+    if height >= FULL:
+        return 6 if any(one.derived for one in stages) else 5
+    return 3 if height >= SHORT else 1
 
 
 def tried_value(stage: StageTrace, was: Sequence[StageTrace], cells: int) -> str:
@@ -63,7 +69,8 @@ def tried_value(stage: StageTrace, was: Sequence[StageTrace], cells: int) -> str
 def head(
     rungs: Rungs, made: Plan, height: int, was: Sequence[StageTrace] | None = None
 ) -> list[Content]:
-    """The lines above the rows in a pane of this height: five, three or one.
+    """The lines above the rows in a pane of this height: five (six where a stage worked something
+    out from its dials), three or one.
 
     In a what-if, ``was`` are the stages of the record.
     """
@@ -83,7 +90,7 @@ def head(
             value_of(one, column.cells) if was is None else tried_value(one, was, column.cells)
             for one, column in zip(shown, made.stages, strict=True)
         ]
-        beside = [*_hidden(made, " stages"), *[""] * 4]
+        beside = [*_hidden(made, " stages"), *[""] * 5]
         lines = [
             made.line(titles, "model", names, above, "text"),
             made.line(made.titles("", "", "logprob"), "raw p", values, below, beside[0]),
@@ -102,6 +109,7 @@ _SHORTER = {
     "tokens left": "left",
     "mass removed": "cut",
     "entropy, nats": "nats",
+    "worked out": "used",
     "tokens left −mass": "left",
 }
 
@@ -129,6 +137,10 @@ def _figures(
         ("mass removed", "", [_removed(one.mass_removed) for one in shown]),
         ("entropy, nats", f"{rungs.entropy:.2f}", [_entropy(one.entropy) for one in shown]),
     ]
+    if any(one.derived for one in rungs.stages):
+        cells = [column.cells for column in made.stages]
+        worked_out = [derived_cell(one, room) for one, room in zip(shown, cells, strict=True)]
+        figures.append(("worked out", "", worked_out))
     return [
         (label, model, ["·" if one.off else text for one, text in zip(shown, line, strict=True)])
         for label, model, line in figures

@@ -41,6 +41,11 @@ class Partial:
                 low,
                 mass_removed=_agreed(low.mass_removed, high.mass_removed),
                 entropy=_agreed(low.entropy, high.entropy),
+                derived={
+                    name: value
+                    for name, value in low.derived.items()
+                    if not math.isnan(_agreed(value, high.derived.get(name, math.nan)))
+                },
             )
             for low, high in zip(self.low.traces, self.high.traces, strict=True)
         )
