@@ -78,11 +78,11 @@ def main(model: str, target: str) -> None:
         prompts = [_tokenize(url, text) for text in PROMPTS]
         raws, firsts = [], []
         for ids in prompts:
-            first, found = _ask(url, ids, {"temperature": 0.0})[0]
+            first, found = _ask(url, ids, {"temperature": 0.0}, count=_VOCABULARY)[0]
             firsts.append(first)
             raws.append(found)
         raws += [
-            _ask(url, [*ids, first], {"temperature": 0.0})[0][1]
+            _ask(url, [*ids, first], {"temperature": 0.0}, count=_VOCABULARY)[0][1]
             for ids, first in zip(prompts, firsts, strict=True)
         ]
     cases, kept = [], []
@@ -90,7 +90,7 @@ def main(model: str, target: str) -> None:
         for at, ids in enumerate(prompts):
             for dials in (*SETTINGS, *AT_THE_SECOND):
                 later = dials in AT_THE_SECOND
-                answer = _ask(url, ids, dials, tokens=2 if later else 1)
+                answer = _ask(url, ids, dials, tokens=1 + later, count=_MOST)
                 if later and answer[0][0] != firsts[at]:
                     raise SystemExit(f"{dials}: begins with {answer[0][0]}, not {firsts[at]}")
                 cases.append({"context": at + len(prompts) * later, "dials": dials})
@@ -119,9 +119,9 @@ def _likeliest(logprobs: dict[int, float]) -> dict[int, float]:
 
 
 def _ask(
-    url: str, ids: list[int], dials: dict[str, Any], *, tokens: int = 1
+    url: str, ids: list[int], dials: dict[str, Any], *, tokens: int = 1, count: int
 ) -> list[tuple[int, dict[int, float]]]:
-    """(token drawn, id -> what the server's mode reports) of each token."""
+    """(token drawn, id -> what the server's mode reports of the ``count`` likeliest) each."""
     asked: dict[str, Any] = dict(dials)
     if "logit_bias" in asked:
         pairs = (one.split(":") for one in asked["logit_bias"].split(", "))
@@ -136,7 +136,7 @@ def _ask(
         "model": "m",
         "prompt": ids,
         "max_tokens": tokens,
-        "logprobs": _VOCABULARY,
+        "logprobs": count,
         "return_tokens_as_token_ids": True,
         "seed": 1,
         **({"min_tokens": tokens} if tokens > 1 else {}),
@@ -149,6 +149,7 @@ def _ask(
     ]
 
 
+_MOST = sampler_recording.MOST_KEPT
 _VOCABULARY = 49152
 """Entries of SmolLM2's vocabulary; the answer has them all."""
 

@@ -241,7 +241,7 @@ async def test_a_missing_tail_is_said_and_asked_for() -> None:
         (["i", "i", "plus"], "temperature=0.55 > top_k=4 > top_p=0.9"),
         # logit_bias, the first that is off, is text: + begins to write
         (["down", "down", "down", "plus", "2", "colon", "5", "enter"], f"logit_bias=2:5 > {SHARP}"),
-        (["end", "up", "plus"], f"{SHARP} > mirostat_tau=5"),
+        (["end", "up", "up", "plus"], f"{SHARP} > mirostat_tau=5"),
     ],
 )  # fmt: skip
 async def test_keys(keys: list[str], spec: str) -> None:

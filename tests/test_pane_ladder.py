@@ -170,9 +170,9 @@ def test_stages_out_of_sight_are_counted_and_can_be_scrolled_to() -> None:
     assert first[0] == " rank   id     raw model    temp     top_k    top_p    drawn   text"
     assert first[1] == "           logprob raw p    0.8      5        0.95     final p +3 stages▸"
     # What cut a token is told in the last column where the stage's own is out of sight.
-    assert first[8] == '    4    3   −2.77 6.25%▎   4.29%▎   4.29%▎   4.45%▎   ✂ min_p "␛[2J"'
+    assert first[9] == '    4    3   −2.77 6.25%▎   4.29%▎   4.29%▎   4.45%▎   ✂ min_p "␛[2J"'
     assert (
-        drawn(view, 75, 20, first=2).splitlines()[:9]
+        drawn(view, 75, 20, first=2).splitlines()[:10]
         == look(
             """
  rank   id     raw model    top_p    min_p    typical  drawn   text
@@ -180,6 +180,7 @@ def test_stages_out_of_sight_are_counted_and_can_be_scrolled_to() -> None:
        tokens left 6        4        3        3                ◂+2 stages
       mass removed          −3.60%   −4.45%   0
      entropy, nats 1.34     1.03     0.89     0.89
+        worked out                   p≥0.0598 H±1.313
     1    0   −0.69 50.0%██▍ 59.8%██▉ 62.6%███ 62.6%███ ● 62.6% "a"
     2    1   −1.39 25.0%█▎  25.2%█▎  26.3%█▎  26.3%█▎    26.3% " b"
     3    2   −2.08 12.5%▋   10.6%▌   11.1%▌   11.1%▌     11.1% "[/b]"

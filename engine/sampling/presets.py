@@ -42,7 +42,6 @@ class Preset:
 
 
 _LOGITS = (
-    "allowed",
     "logit_bias",
     "bad_words",
     "suppress",
@@ -50,6 +49,7 @@ _LOGITS = (
     "no_repeat_ngram",
     "penalties",
     "dry",
+    "allowed",
     "grammar",
 )
 _DYNAMIC = frozenset({"dynatemp_range", "dynatemp_exponent"})

@@ -48,7 +48,7 @@ _EXAMPLES = (
 def page() -> str:
     """The whole page, as Markdown."""
     parts = [_INTRODUCTION, _picture(), _writing(), "## Stages\n", *map(_stage, _order())]
-    parts += [_processor(), _presets(), _differences(), _FIGURES]
+    parts += [_processor(), _presets(), _differences(), _RECORDED, _FIGURES]
     return "\n".join(parts)
 
 
@@ -273,11 +273,28 @@ left, and the share of its input that it cut. A cut token says in whose column i
 is left is scaled up to 1 again.
 """
 
+_RECORDED = """## Held against the engines
+
+The presets `llamacpp` and `vllm` are replayed, in the tests, against recordings of the engines
+themselves on the default model: what they kept of five prompts' distributions, and with which
+probabilities. llama.cpp's server (package xllamacpp 2026.10) with 44 settings, vLLM 0.32 (CPU) with
+28. `bench/record_llamacpp.py` and `bench/record_vllm.py` say how to record them again. Kept sets
+are equal but for tokens so near a border that the recording's rounding decides (named in the test).
+llama.cpp gives log-probabilities, not logits: the offset between the two, on which a repetition
+penalty depends, is solved from what a penalty of 2 does to each seen token of a prompt (all agree
+on it); other penalties are then compared. vLLM gives logits (`--logprobs-mode raw_logits`).
+"""
+
 _FIGURES = f"""## Figures
 
 - *raw log-probability*: log-softmax of the model's own logits. *final probability*: after the last
   stage. A token that was drawn can have a small raw probability, but never a final one of 0.
 - *mass removed*: the share of its own input that a stage cut.
+- *worked out* (JSON: `derived`): the parameter that a stage really used where that follows from the
+  distribution or the state: the temperature `T` of a dynamic one, mirostat's `mu` in bits (and
+  version 1's `k`), the least probability that min-p and eta left, top-nσ's border in logits, the
+  entropy that top-H allows, the distance from the entropy that typical allows, in nats; XTC's own
+  `u`; and how many tokens beyond k were equal to the k-th (`40 + 2 equal`).
 - *effective vocabulary*: exp(entropy), the number of equally likely tokens that would be as
   uncertain. *varentropy*: the variance of the surprisal.
 - *near-forced*: the most likely token has probability {NEAR_FORCED_FROM:g} or more. *open*: an

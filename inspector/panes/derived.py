@@ -14,7 +14,7 @@ _WORDS = {
     "k": "k {}",
     "threshold": "p≥{}",
     "border": "logit≥{}",
-    "distance": "|s−H|≤{}",
+    "distance": "H±{}",
     "entropy limit": "H≤{}",
     "u": "u {}",
 }

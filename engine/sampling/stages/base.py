@@ -39,8 +39,8 @@ class StageContext:
     seed: int = 0
     state: Mapping[str, float] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None
-    token: Callable[[int], Token] | None = None
-    encode: Callable[[str], Sequence[int]] | None = None
+    token: Callable[[int], Token] | None = field(default=None, compare=False)
+    encode: Callable[[str], Sequence[int]] | None = field(default=None, compare=False)
 
     @property
     def position(self) -> int:
@@ -124,7 +124,7 @@ class Dial:
         if self.kind is str:
             return "text"
         if self.also_off is not None:
-            return f"{replace(self, also_off=None).range_text}, or {self.also_off}"
+            return f"{self.also_off:g}, or {replace(self, also_off=None).range_text}"
         low = f"{self.low:g}" if self.low_included else f"above {self.low:g}"
         if self.high == math.inf:
             return low if low.startswith("above") else f"{low} or more"
@@ -197,9 +197,8 @@ class Parameters:
     @property
     def rules(self) -> dict[str, Any]:
         """Rule name -> value: where this stage follows one stack rather than another."""
-        dials = {dial.name for dial in self.dials}
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {one.name: getattr(self, one.name) for one in fields if one.name not in dials}
+        return {one.name: getattr(self, one.name) for one in fields if one.name not in DIALS}
 
     @property
     def off(self) -> bool:

@@ -33,8 +33,8 @@ class Typical(Parameters):
     """
 
     typical_p: float = 1.0
-    min_keep: int = 0
     ties: Ties = Ties.KEEP
+    min_keep: int = 0
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
         if self.typical_p >= 1.0:
@@ -91,9 +91,9 @@ class Xtc(Parameters):
 
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
-    min_keep: int = 0
     strict: bool = False
     ties: Ties = Ties.EXACT
+    min_keep: int = 0
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
         if not self._asks(candidates) or self._dice(context) >= self.xtc_probability:

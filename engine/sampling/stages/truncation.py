@@ -90,8 +90,8 @@ class TopP(Parameters):
     """
 
     top_p: float = 1.0
-    min_keep: int = 0
     border: Border = Border.TAIL
+    min_keep: int = 0
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
         if self.top_p >= 1.0:
@@ -143,8 +143,8 @@ class MinP(Parameters):
     """Cut every token whose probability is below m times that of the most likely."""
 
     min_p: float = 0.0
-    min_keep: int = 0
     scale: Scale = Scale.PROBABILITY
+    min_keep: int = 0
 
     def apply(self, candidates: Candidates, context: StageContext) -> Candidates:
         if self.min_p == 0.0:
