@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from engine.backends.base import Backend
+from engine.backends.base import Backend, BackendError
 from engine.breakpoints import Breakpoint, Breakpoints, Verdict
 from engine.conditions import Condition, Untold
 from engine.kv.state import PoolState
@@ -34,7 +34,7 @@ from engine.records import (
     StopKind,
     brief,
 )
-from engine.sampling.chain import Effective, Ladder, effective, forced
+from engine.sampling.chain import Effective, Ladder, SamplingError, effective, forced
 from engine.sampling.stages import StageContext
 from engine.step_figures import Value
 from engine.text import quote
@@ -79,7 +79,7 @@ class Stepper:
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
         self._trail: Trail | None = None
         self._whole_vocabulary: Vocabulary | None = None
-        self._encode = cache(lambda text: tuple(ids_of(backend, text)))
+        self._encode = cache(self._tokens_of)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "model", self.backend.facts.name
@@ -283,6 +283,13 @@ class Stepper:
             token=self.backend.token,
             encode=self._encode,
         )
+
+    def _tokens_of(self, text: str) -> tuple[int, ...]:
+        """The model's own tokens of a text, for a stage that asks for them."""
+        try:
+            return tuple(ids_of(self.backend, text))
+        except BackendError as error:
+            raise SamplingError(f"{quote(text, 30)}: {error}") from None
 
     @property
     def _vocabulary(self) -> Vocabulary | None:

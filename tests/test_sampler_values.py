@@ -30,6 +30,8 @@ from engine.sampling.stages import (
 from engine.sampling.stages.dry import overlaps
 from engine.vocabulary import Token, TokenKind, Vocabulary
 from inspector import cli
+from inspector.panes.rerun import rerun
+from tests.fake_runs import run as made_run
 
 WORDS = {100: b"a", 101: b" b", 103: b" c", 104: b" d", 105: b" e", 1116: b"\n\n"}
 
@@ -132,6 +134,34 @@ def test_a_breaker_across_tokens_breaks_where_its_rest_follows() -> None:
 
     assert logit(4) == -4.0
     assert logit(3) == 0.0
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_run_and_a_look_back_at_it_agree_on_breakers(dense: bool) -> None:
+    """A3: the engine and the replaying process name the text's tokens, each for itself."""
+    view = made_run(
+        ["a", " b", " c", " d", "\n\n"],
+        (0.3, 0.3, 0.2, 0.1, 0.1),
+        spec="dry_multiplier=0.8 dry_breakers=\"'\\\\n'\" > temperature=1",
+        prompt=(0, 1, 4, 2, 3, 0, 1, 4),
+        dense=dense,
+    )
+    assert view.step is not None
+    assert view.step.top.probs[-1].tolist() == pytest.approx([0.3, 0.3, 0.2, 0.1, 0.1])
+    assert rerun(view).ladder.final.probs.tolist() == pytest.approx([0.3, 0.3, 0.2, 0.1, 0.1])
+
+
+def test_a_long_breaker_cannot_be_judged_without_the_tokenizer() -> None:
+    """A3: llama.cpp looks for the rest in tokens; the screen says that it has no tokenizer."""
+    view = made_run(
+        ["a", " b", " c", " d", "\n"],
+        (0.3, 0.3, 0.2, 0.1, 0.1),
+        spec="dry_multiplier=0.8 dry_breakers=\"'\\\\n c'\" > temperature=1",
+        prompt=(0, 1, 4, 2, 3, 0, 1, 4),
+        dense=True,
+    )
+    with pytest.raises(SamplingError, match="needs a tokenizer"):
+        rerun(view)
 
 
 # --- A4: words with a space -----------------------------------------------------------------------
