@@ -399,7 +399,7 @@ def test_stages_that_do_not_fit_come_below(sample: Run, vector: str) -> None:
        tokens left 8        2        1
       mass removed          −66.0%   −38.2%
      entropy, nats 1.66     0.67     0.00
-        worked out          H±0.378
+        worked out          H±0.3852
     1    0   −0.87 42.0%█▎  ✂ typi
     2    1   −1.56 21.0%▋   61.8%█▉   100%███ ●  100%
     3    2   −2.04 13.0%▍   38.2%█▏  ✂ top_k""",
