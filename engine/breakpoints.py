@@ -81,6 +81,8 @@ class Breakpoints(Sequence[Breakpoint]):
         """
         point, condition = self._points[number], self._conditions[number]
         text = str(fields.pop("text", point.text)).strip()
+        if condition.off and fields.get("enabled"):
+            condition = Condition(text)  # whoever switches it on again wants it tried again
         if text != point.text:
             condition = Condition(text)
             fields |= {"text": text, "hits": 0, "told": 0, "untold": ""}
@@ -118,6 +120,19 @@ class Breakpoints(Sequence[Breakpoint]):
                 continue
         return False
 
+    def note_untold(self, number: int, at: Moment, reason: Untold) -> list[str]:
+        """Keep why a breakpoint could not be told, and switch it off if it is never to be again.
+
+        Returns what is to be said: a line the first time.
+        """
+        one, off = self._points[number], bool(self._conditions[number].off)
+        if one.untold and not (off and one.enabled):
+            return []
+        changed = replace(one, untold=f"step {at.index + 1}: {reason}", enabled=not off)
+        self._points[number] = changed
+        what = "assertion" if one.asserts else "breakpoint"
+        return [f"{what} {number} cannot be told at {changed.untold} ({one.text})"]
+
     def check(self, at: Moment) -> Verdict:
         """Look at a step that was reached: count hits, and say which of them stop the run."""
         hits, stops, news = [], [], []
@@ -127,13 +142,7 @@ class Breakpoints(Sequence[Breakpoint]):
             try:
                 struck = self.strikes(one.number, at)
             except Untold as reason:
-                if not one.untold:
-                    changed = replace(one, untold=f"step {at.index + 1}: {reason}")
-                    self._points[one.number] = changed
-                    what = "assertion" if one.asserts else "breakpoint"
-                    news.append(
-                        f"{what} {one.number} cannot be told at {changed.untold} ({one.text})"
-                    )
+                news += self.note_untold(one.number, at, reason)
                 continue
             point = replace(one, told=one.told + 1)
             if struck:

@@ -67,7 +67,8 @@ class TemplateProcess:
 
     def _ask(self, line: bytes) -> dict[str, Any]:
         process = self._running()
-        assert process.stdin is not None and process.stdout is not None, "both are pipes"
+        assert process.stdin is not None, "it is a pipe"
+        assert process.stdout is not None, "it is a pipe"
         # Ending the process is what ends the waiting for its answer.
         timer = threading.Timer(_WALL_SECONDS, process.kill)
         timer.daemon = True

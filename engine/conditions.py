@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from time import thread_time
 from typing import Any
 
 from simpleeval import SimpleEval
@@ -19,14 +20,38 @@ from engine.trail import Moment, Untold
 
 __all__ = ["Condition", "ConditionError", "Untold", "spell"]
 
+EVALUATION_S = 0.25
+"""Processor time that one evaluation may take; a usual one takes some 50 microseconds."""
+
+
+class _SwitchedOff(Untold):
+    """An evaluation went beyond its limit."""
+
+
+class _Evaluator(SimpleEval):  # type: ignore[misc]
+    """An evaluator that stops at a moment of this thread's processor time."""
+
+    until = 0.0
+
+    def _eval(self, node: ast.expr) -> Any:
+        if thread_time() > self.until:
+            raise _SwitchedOff(f"it took longer than {EVALUATION_S} s and is switched off")
+        return super()._eval(node)
+
 
 class Condition:
-    """One expression. Raises ConditionError where it is not one, or names what does not exist."""
+    """One expression. Raises ConditionError where it is not one, or names what does not exist.
+
+    One that has once taken too long to evaluate is not evaluated again.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text.strip()
+        self.off = ""
+        """Why it is not evaluated any more; empty while it is."""
         self._tree = parse(self.text)
-        self._evaluator = SimpleEval(_OPERATORS, self._functions())
+        self._known: dict[tuple[int, int], Any] = {}
+        self._evaluator = _Evaluator(_OPERATORS, self._functions())
         self._plain_call = self._evaluator.nodes[ast.Call]
         self._evaluator.nodes |= {
             ast.BoolOp: self._and_or,
@@ -79,9 +104,16 @@ class Condition:
     # --- evaluation ---------------------------------------------------------------------------
 
     def _value(self, node: ast.expr, at: Moment) -> Value:
+        if self.off:
+            raise Untold(self.off)
         self._evaluator.names = _Names(at)
+        self._evaluator.until = thread_time() + EVALUATION_S
+        self._known.clear()
         try:
             result = self._eval(node)
+        except _SwitchedOff as reason:
+            self.off = str(reason)
+            raise
         except Untold:
             raise
         except Exception as error:  # whatever two values that do not go together may raise
@@ -107,6 +139,8 @@ class Condition:
         for one in node.values:
             try:
                 result = self._eval(one)
+            except _SwitchedOff:
+                raise
             except Untold as reason:
                 untold = reason
                 continue
@@ -120,6 +154,21 @@ class Condition:
         name = called(node)
         if FUNCTIONS[name] not in OF_TWO_STEPS:
             return self._plain_call(node)
+        # Each one looks at two steps, so that a nest of n would be evaluated 2^n times.
+        key = id(node), self._evaluator.names.at.index
+        if key not in self._known:
+            try:
+                self._known[key] = self._of_two_steps(name, node)
+            except _SwitchedOff:
+                raise
+            except Untold as reason:
+                self._known[key] = reason
+        found = self._known[key]
+        if isinstance(found, Untold):
+            raise found
+        return found
+
+    def _of_two_steps(self, name: str, node: ast.Call) -> Any:
         here = self._evaluator.names
         before = here.at.previous
         if before is None:

@@ -10,6 +10,7 @@ import errno
 import logging
 import math
 import struct
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from engine.build_check import without_weights
 from engine.causal import ModelError, check_loaded, first_line, inspect_config
+from engine.config_check import check_config
+from engine.plain_files import check_plain, reason
 from engine.progress import Progress
 
 _SCALARS = {
@@ -37,6 +41,12 @@ _SCALARS = {
 _STRING, _ARRAY = 8, 9
 _ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 _LONGEST = 64 << 20  # bytes of one string; a chat template is a few thousand
+# Of the largest known models: some 60 pairs, 50,000 tensors of 4 dimensions (an expert each), and
+# 1.2 million entries in all lists (tokens, their scores and kinds, merges).
+_MOST_PAIRS, _MOST_TENSORS, _MOST_DIMENSIONS, _MOST_ENTRIES = 10_000, 200_000, 8, 10_000_000
+_DEEPEST_LIST = 8
+_COUNTS = ("block_count", "context_length", "embedding_length", "feed_forward_length")
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,7 @@ class _Reader:
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
         self._left = size
+        self._entries = _MOST_ENTRIES
 
     def take(self, count: int) -> bytes:
         if count > self._left:
@@ -90,7 +101,14 @@ class _Reader:
             raise ValueError(f"a string of {length} bytes")
         return self.take(length).decode("utf-8", "replace")
 
-    def value(self, kind: int) -> Any:
+    def count(self, what: str, most: int, each: int) -> int:
+        """How many of something follow, each of at least so many bytes."""
+        count = int(self.number("Q"))
+        if count > most or count * each > self._left:
+            raise ValueError(f"it speaks of {count:,} {what}")
+        return count
+
+    def value(self, kind: int, depth: int = 0) -> Any:
         """A scalar or a string; an array is passed over and is None."""
         if kind in _SCALARS:
             return self.number(_SCALARS[kind])
@@ -98,7 +116,11 @@ class _Reader:
             return self.text()
         if kind != _ARRAY:
             raise ValueError(f"a value of unknown type {kind}")
-        inner, count = self.number("I"), self.number("Q")
+        inner = self.number("I")
+        count = self.count("entries of a list", self._entries, 1)
+        self._entries -= count
+        if depth > _DEEPEST_LIST:
+            raise ValueError("lists in lists in lists")
         if inner in _SCALARS:
             self.skip(count * struct.calcsize("<" + _SCALARS[inner]))
         else:
@@ -106,7 +128,7 @@ class _Reader:
                 if inner == _STRING:
                     self.skip(self.number("Q"))
                 else:
-                    self.value(inner)
+                    self.value(inner, depth + 1)
         return None
 
 
@@ -117,13 +139,13 @@ def read_header(path: Path) -> Header:
     that cannot be dequantised (named in the message).
     """
     try:
-        size = path.stat().st_size
+        size = check_plain(path)
         with path.open("rb") as file:
             return _header(_Reader(file, size), file, path, size)
     except (ValueError, OverflowError, RecursionError, struct.error) as error:
         raise ModelError(f"{path} is not a whole GGUF file ({error}): download it again") from error
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise ModelError(f"{path} cannot be read: {reason(error)}") from error
 
 
 def _header(reader: _Reader, file: BinaryIO, path: Path, size: int) -> Header:
@@ -132,19 +154,40 @@ def _header(reader: _Reader, file: BinaryIO, path: Path, size: int) -> Header:
     version = reader.number("I")
     if version not in (2, 3):
         raise ValueError(f"version {version}")
-    tensors, pairs = reader.number("Q"), reader.number("Q")
+    tensors = reader.count("tensors", _MOST_TENSORS, 24)
+    pairs = reader.count("settings", _MOST_PAIRS, 13)
     facts: dict[str, Any] = {}
     for _ in range(pairs):
         key = reader.text()
+        if key in facts:  # which of the two counts is for every reader to choose
+            raise ValueError(f"{key[:80]} stands in it twice")
         facts[key] = reader.value(reader.number("I"))
     infos: list[tuple[tuple[int, ...], int, int]] = []
     for _ in range(tensors):
         reader.text()
-        shape = tuple(reader.number("Q") for _ in range(reader.number("I")))
+        dimensions = reader.number("I")
+        if dimensions > _MOST_DIMENSIONS:
+            raise ValueError(f"a tensor of {dimensions:,} dimensions")
+        shape = tuple(reader.number("Q") for _ in range(dimensions))
         infos.append((shape, reader.number("I"), reader.number("Q")))
-    alignment = int(facts.get("general.alignment") or 32)
+    _check_counts(facts, len(infos))
+    alignment = facts.get("general.alignment", 32)
+    if type(alignment) is not int or alignment < 1 or alignment % 8 or alignment > size:
+        raise ValueError(f"an alignment of {alignment!r:.40}")
     data_start = -(-file.tell() // alignment) * alignment
     return _summary(path, facts, infos, size - data_start)
+
+
+def _check_counts(facts: dict[str, Any], tensors: int) -> None:
+    """Refuse sizes that no model has, before a library builds one of them."""
+    for key, value in facts.items():
+        name = key.rpartition(".")[2]
+        if name not in _COUNTS or value is None:
+            continue
+        if type(value) is not int or not 1 <= value <= _MOST:
+            raise ValueError(f"{key} is {value!r:.40}")
+        if name == "block_count" and value > tensors:
+            raise ValueError(f"{key} is {value:,}, with {tensors:,} tensors")
 
 
 def _summary(
@@ -220,17 +263,23 @@ def convert(path: Path, folder: Path, progress: Progress) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    header = read_header(path)
     where = {"gguf_file": path.name, "local_files_only": True}
     try:
-        with _watched(progress):
+        with _watched(progress), tempfile.TemporaryDirectory(prefix="llm-inspect-") as place:
+            # By itself: transformers would read a chat template that lies beside it, too.
+            alone = Path(place)
+            (alone / path.name).symlink_to(path.resolve())
             progress("convert", None, "reading the header")
-            config = AutoConfig.from_pretrained(path.parent, **where)
+            config = AutoConfig.from_pretrained(alone, **where)
             inspect_config(config, path.name)
+            check_config(config.to_dict(), path)
+            _check_sizes(config, header, path)
             progress("convert", None, "reading the tokenizer")
-            tokenizer = AutoTokenizer.from_pretrained(path.parent, **where)
+            tokenizer = AutoTokenizer.from_pretrained(alone, **where)
             progress("convert", None, "reading the tensors")
             model, info = AutoModelForCausalLM.from_pretrained(
-                path.parent,
+                alone,
                 config=config,
                 dtype=torch.float32,
                 output_loading_info=True,
@@ -242,7 +291,7 @@ def convert(path: Path, folder: Path, progress: Progress) -> None:
     except Exception as error:
         raise ModelError(f"transformers cannot read {path.name}: {first_line(error)}") from error
     check_loaded(info, path.name)
-    _true_to(read_header(path), tokenizer)
+    _true_to(header, tokenizer)
     # What is written is no longer quantised, and must not say that it is.
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
@@ -256,6 +305,16 @@ def convert(path: Path, folder: Path, progress: Progress) -> None:
     except Exception as error:  # safetensors wraps the system's error in its own
         full = "No space left" in str(error) or "os error 28" in str(error)
         raise OSError(errno.ENOSPC if full else errno.EIO, first_line(error)) from error
+
+
+def _check_sizes(config: Any, header: Header, path: Path) -> None:
+    """Refuse a model of far more numbers than its file holds: they would be made up, for hours."""
+    built = sum(one.numel() for one in without_weights(config).parameters())
+    if built > 2 * header.elements + 1_000_000:
+        raise ModelError(
+            f"{path} does not fit its own header: by that the model has {built:,} numbers, and its "
+            f"tensors hold {header.elements:,}; download it again"
+        )
 
 
 def _true_to(header: Header, tokenizer: Any) -> None:

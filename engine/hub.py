@@ -150,17 +150,6 @@ def wanted_files(sizes: Mapping[str, int]) -> dict[str, int]:
     return weights | named(r".*\.(json|txt|model|jinja|tiktoken|py)")
 
 
-def _hub_download(
-    repo: str, commit: str, files: Mapping[str, int], cache: Path, progress: Progress
-) -> None:
-    from huggingface_hub import snapshot_download
-
-    total = sum(files.values())
-    check_space(cache, total, f"downloading {repo}")
-    with _watched(cache, total, repo, progress):
-        snapshot_download(repo, revision=commit, allow_patterns=sorted(files))
-
-
 @contextmanager
 def _watched(folder: Path, total: int, label: str, progress: Progress) -> Iterator[None]:
     """Report how much a folder has grown, from a thread, until the block ends."""

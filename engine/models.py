@@ -8,8 +8,8 @@ are imported only once they are needed.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import json
 import logging
 import os
 import re
@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from engine import gguf
+from engine.build_check import check_built, configuration
 from engine.causal import ModelError, check_causal, check_loaded, first_line, inspect_config
+from engine.config_check import check_config, check_generation, check_layers
 from engine.fetch import (
     DEFAULT,
     bundled_folder,
@@ -30,6 +32,9 @@ from engine.fetch import (
     has_pip,
 )
 from engine.hub import NotFound, hub_folder
+from engine.load_faults import explained, tried_tokenizer
+from engine.model_folder import check_folder, read_object
+from engine.plain_files import check_plain, reason
 from engine.prepared import cache_dir, gigabytes, known_sha256, prepare, provenance
 from engine.progress import Progress, silent
 from engine.text import quote, visible
@@ -37,6 +42,7 @@ from engine.weights import (
     available_memory,
     has_tokenizer,
     sampled_sha256,
+    stored_shapes,
     stored_weights,
     weights_bytes,
 )
@@ -100,10 +106,11 @@ def resolve(
         path = Path(spec).expanduser()
         if path.is_dir():
             return _folder(path, progress, offline)
-        if path.is_file():
+        if path.exists():
+            check_plain(path)
             return _gguf_file(path, progress, offline)
     except (OSError, RuntimeError, ValueError) as error:  # no such home, a NUL, no permission
-        raise ModelError(f"{quote(spec)} cannot be opened: {first_line(error)}") from error
+        raise ModelError(f"{quote(spec, 200)} cannot be opened: {reason(error)}") from error
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", spec) or spec.endswith(".gguf"):
         parent = "" if path.parent.is_dir() else f", nor a folder {quote(str(path.parent))}"
         raise ModelError(f"there is no folder or file {quote(spec)}{parent}{_near(path)}")
@@ -158,7 +165,7 @@ def _gguf_file(path: Path, progress: Progress, offline: bool) -> ResolvedModel:
 
 def _folder(path: Path, progress: Progress, offline: bool) -> ResolvedModel:
     progress("check", None, path.name)
-    config = _read_config(path / "config.json")
+    config = _checked_config(path)
     inspect_config(config, path.name)
     files = stored_weights(path)
     _require_tokenizer(path)
@@ -178,29 +185,25 @@ def _quantised_note(config: Mapping[str, Any]) -> tuple[str, ...]:
     return (visible(f"quantised ({method})"),) if method else ()
 
 
-# What is looked at of a config.json before transformers reads it.
-_CONFIG_KINDS = {
-    "model_type": str,
-    "architectures": list,
-    "auto_map": dict,
-    "quantization_config": dict,
-}
+def _checked_config(folder: Path) -> dict[str, Any]:
+    """The configuration of a folder, all of whose settings files can be read. Raises ModelError."""
+    config = _read_config(folder / "config.json")
+    check_folder(folder)
+    generation = folder / "generation_config.json"
+    with contextlib.suppress(FileNotFoundError):
+        check_generation(read_object(generation), generation)
+    return config
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     folder = path.parent
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+        config = read_object(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
         inside = sorted(found.name for found in folder.glob("*.gguf"))
         hint = f"give the file {folder / inside[0]}" if inside else "give the folder that has one"
         raise ModelError(f"{folder} is not a model folder (no config.json): {hint}") from error
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read ({first_line(error)}): fetch it again") from error
-    if not isinstance(config, dict) or not all(
-        isinstance(config.get(key), kind | None) for key, kind in _CONFIG_KINDS.items()
-    ):
-        raise ModelError(f"{path} is not the configuration of a model: fetch it again")
+    check_config(config, path)
     return config
 
 
@@ -230,9 +233,9 @@ def _hub(repo: str, path: Path | None, progress: Progress, offline: bool) -> Res
         found = hub_folder(repo, progress, offline=offline, accept=accept)
     except NotFound as error:
         raise ModelError(f"{error}{_near(path) if path else ''}") from error
+    config = _checked_config(found.folder)
     stored_weights(found.folder)
     _require_tokenizer(found.folder)
-    config = _read_config(found.folder / "config.json")
     identity = f"hub:{repo}@{found.commit}"
     return ResolvedModel(found.folder, repo, identity, (*found.notes, *_quantised_note(config)))
 
@@ -260,22 +263,30 @@ def load(
     progress("load", None, "starting torch")
     where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     try:
-        raw = _read_config(resolved.path / "config.json")
+        raw = _checked_config(resolved.path)
         own_code = _needs_own_code(raw, label, trust_remote_code)
-        _check_memory(label, weights_bytes(stored_weights(resolved.path), dtype), device)
+        files = stored_weights(resolved.path)
+        _check_memory(label, weights_bytes(files, dtype), device)
+        shapes = stored_shapes(files)
+        check_layers(raw, resolved.path / "config.json", len(shapes) if shapes else None)
         gguf.quiet()
-        from transformers import AutoConfig, AutoTokenizer
-
-        config = AutoConfig.from_pretrained(resolved.path, **where)
+        config = configuration(resolved.path, raw, where)
         inspect_config(config, label, remote_code=own_code)
+        # What this program converted itself was checked then.
+        if not own_code and resolved.path.parent != cache_dir() / "models":
+            made_up = check_built(resolved.path, label, raw, config, shapes)
+            _check_memory(label, made_up)  # a byte each, at the least
         progress("load", None, "tokenizer")
-        tokenizer = AutoTokenizer.from_pretrained(resolved.path, **where)
+        tokenizer = tried_tokenizer(resolved.path, where)
         progress("load", None, "weights")
         model = _load_weights(resolved, config, dtype, device, where)
     except ModelError:
         raise
-    except Exception as error:
-        raise _explained(label, error) from error
+    except BaseException as error:
+        # What panics in the tokenizers library is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise explained(label, error, resolved.path) from error
     progress("load", 1.0, label)
     return model, tokenizer
 
@@ -343,15 +354,6 @@ def _check_memory(label: str, needs: int, device: str = "cpu") -> None:
             f"not enough memory for {label}: its weights need {gigabytes(needs)} and "
             f"{gigabytes(free)} is free; close something, or give a smaller model or --dtype"
         )
-
-
-def _explained(label: str, error: Exception) -> ModelError:
-    text = first_line(error)
-    if isinstance(error, MemoryError) or re.search("out of memory|allocate memory", str(error)):
-        return ModelError(f"not enough memory for {label}: {text}; give a smaller model or --dtype")
-    if isinstance(error, ImportError):
-        return ModelError(f"{label} needs a package that is not installed: {text}")
-    return ModelError(f"{label} could not be loaded: {text} ({type(error).__name__})")
 
 
 def loaded_dtype(model: Any) -> str:

@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.causal import ModelError
+from engine.plain_files import read_json
 from engine.progress import Progress
 
 PROVENANCE = "llm-inspect.json"
 """The file that says where a prepared folder came from, and what belongs in it."""
 
 
+_LARGEST_RECORD = 1 << 20
 _SCHEMA = 1  # raise it when what is prepared changes, and everybody's is prepared anew
 
 
@@ -102,7 +104,7 @@ def _build(target: Path, build: Callable[[Path, Path], dict[str, Any]]) -> None:
 def provenance(folder: Path) -> dict[str, Any] | None:
     """What is recorded of where a folder came from, None if nothing is."""
     try:
-        record = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
+        record = read_json(folder / PROVENANCE, _LARGEST_RECORD)
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
@@ -225,7 +227,7 @@ def known_sha256(path: Path, progress: Progress) -> str:
     stamp = [stat.st_size, stat.st_mtime_ns]
     store = cache_dir() / "hashes.json"
     try:
-        known = json.loads(store.read_text(encoding="utf-8"))
+        known = read_json(store, 16 * _LARGEST_RECORD)
         if known[str(path)][:2] == stamp:
             return str(known[str(path)][2])
     except (OSError, ValueError, LookupError, TypeError):

@@ -127,7 +127,8 @@ class EngineClient:
         if code is None:
             return "it closed its pipe"
         if code >= 0:
-            return f"exit code {code} (its log: {self.log_file})"
+            log = "" if str(self.log_file) == os.devnull else f" (its log: {self.log_file})"
+            return f"exit code {code}{log}"
         name = signal.Signals(-code).name
         hint = ", perhaps out of memory" if -code == signal.SIGKILL else ""
         return f"killed by {name}{hint}"

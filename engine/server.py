@@ -345,6 +345,15 @@ class Engine:
         self._run.cursor = cursor
 
 
+def _open_log(path: Path) -> int:
+    """The log's file descriptor; the null device's where the log cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
 def serve(connection: Connection, log_file: str) -> None:
     """The engine process's main function: everything printed goes to ``log_file``."""
     # What a terminal sends to all that runs in it; the app decides what becomes of its engine.
@@ -352,8 +361,7 @@ def serve(connection: Connection, log_file: str) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Both want every core while a pass runs; a key must not wait for the pass to be over.
     os.nice(_BEHIND_THE_SCREEN)
-    Path(log_file).parent.mkdir(parents=True, exist_ok=True)
-    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    log = _open_log(Path(log_file))
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(log, 1)

@@ -386,6 +386,15 @@ def _text(value: Any) -> str:
     return value
 
 
+_MOST_DIGITS = 2000
+"""More than any number here has: an expression is at most 1,000 characters long."""
+
+
+def _round(value: Any, digits: Any) -> Any:
+    # Python would work out 10 to the power of any number of digits, for hours.
+    return round(value, max(-_MOST_DIGITS, min(digits, _MOST_DIGITS)))
+
+
 GENERAL = (
     Function("abs", ("value",), "", "size without sign", lambda at, value: abs(value)),
     Function(
@@ -393,7 +402,7 @@ GENERAL = (
         ("value", "digits"),
         "",
         "to so many decimals",
-        lambda at, value, digits=0: round(value, digits),
+        lambda at, value, digits=0: _round(value, digits),
         optional=1,
     ),
     Function("min", ("value", "value"), "", "the smaller", lambda at, a, b: min(a, b)),

@@ -33,7 +33,7 @@ class TooLong(Exception):
 class _Generation(Extension):
     """``{% generation %}`` marks what an assistant wrote, for training; here it is just text."""
 
-    tags = {"generation"}
+    tags = frozenset(("generation",))  # type: ignore[assignment]
 
     def parse(self, parser: Any) -> Any:
         line = next(parser.stream).lineno

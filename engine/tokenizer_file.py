@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.plain_files import read_text, reason
 from engine.text import TokenTable
 from engine.vocabulary import Token, TokenKind, Vocabulary
 
 FILE = "tokenizer.json"
+_LARGEST = 256 << 20
+"""Bytes; the largest known file has 35 MB."""
+_MOST_IDS = 10_000_000
 
 
 class TokenizerError(ValueError):
@@ -24,13 +28,25 @@ class Names:
         from tokenizers import Tokenizer
 
         try:
-            self._tokenizer = _Wrapped(Tokenizer.from_str(path.read_text("utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            raise TokenizerError(f"cannot read {path}: {error}") from None
-        except Exception as error:  # the library raises no class of its own
+            text = read_text(path, _LARGEST)
+        except (OSError, ValueError) as error:
+            raise TokenizerError(f"cannot read {path}: {reason(error)}") from None
+        try:
+            tokenizer = Tokenizer.from_str(text)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the library's panics are no Exceptions
             raise TokenizerError(f"{path} is not a tokenizer: {error}") from None
+        # Either could make millions of tokens out of a word, or none.
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self._tokenizer = _Wrapped(tokenizer)
         self.size = self._tokenizer.size
         """How many ids the tokenizer itself has."""
+        if self.size > _MOST_IDS:
+            raise TokenizerError(
+                f"{path} has an id of {self.size - 1:,}: no vocabulary is so large"
+            )
         self._table = TokenTable.from_tokenizer(self._tokenizer, max(vocab_size, self.size))
 
     def token(self, token_id: int) -> Token:

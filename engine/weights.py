@@ -6,7 +6,6 @@ Only the headers and a few samples are read, so a folder of 100 GB takes millise
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import struct
@@ -14,11 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.causal import ModelError
+from engine.causal import ModelError, first_line
+from engine.model_folder import inside
+from engine.plain_files import parse_json, read_json, read_plain
 
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
+_LARGEST_HEADER = 100_000_000  # bytes, as in the safetensors library
+_LARGEST_INDEX = 64 << 20
+_LARGEST_HASHED = 256 << 20
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "merges.txt")
 
 
@@ -44,16 +48,19 @@ def stored_weights(folder: Path) -> list[Path]:
 
 def _indexed(folder: Path, index: Path) -> list[Path]:
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ModelError(f"{index} is damaged: fetch the model again") from error
-    missing = [name for name in names if not (folder / name).is_file()]
+        names = sorted(set(read_json(index, _LARGEST_INDEX)["weight_map"].values()))
+        paths = [inside(folder, name) for name in names]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"{index} is damaged ({first_line(error)}): fetch the model again"
+        ) from error
+    missing = [name for name, path in zip(names, paths, strict=True) if not path.is_file()]
     if missing:
         raise ModelError(
             f"{folder} lacks {missing[0]}, one of {len(missing)} weight files that its index "
             "names and that are not there: fetch the model again"
         )
-    return [folder / name for name in names]
+    return paths
 
 
 def weights_bytes(files: Sequence[Path], dtype: str) -> int:
@@ -83,7 +90,7 @@ def _safetensors_bytes(path: Path, size: int | None) -> int:
             floating = size and entry["dtype"] in _FLOATS
             total += math.prod(entry["shape"]) * size if size and floating else high - low
     except (ValueError, LookupError, TypeError, struct.error, MemoryError) as error:
-        raise ModelError(f"{path} is damaged or no safetensors file: fetch it again") from error
+        raise _damaged(path) from error
     actual = path.stat().st_size
     if actual != start + end:
         raise ModelError(
@@ -97,12 +104,36 @@ def safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
     """(the header of a safetensors file, the offset of its data). ValueError if damaged."""
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
-        if length > path.stat().st_size:
-            raise ValueError("the header is longer than the file")
-        header = json.loads(file.read(length))
+        if length > min(path.stat().st_size, _LARGEST_HEADER):
+            raise ValueError("the header is longer than it can be")
+        header = parse_json(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("the header is no object")
     return header, 8 + length
+
+
+def stored_shapes(files: Sequence[Path]) -> dict[str, tuple[int, ...]]:
+    """The tensors in safetensors files and their shapes; none of other files'.
+
+    Raises ModelError for a damaged file.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        if path.suffix == ".safetensors":
+            try:
+                header, _ = safetensors_header(path)
+                found |= {
+                    name: tuple(map(int, entry["shape"]))
+                    for name, entry in header.items()
+                    if name != "__metadata__"
+                }
+            except (ValueError, LookupError, TypeError, struct.error, MemoryError) as error:
+                raise _damaged(path) from error
+    return found
+
+
+def _damaged(path: Path) -> ModelError:
+    return ModelError(f"{path} is damaged or no safetensors file: fetch it again")
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -125,7 +156,7 @@ def sampled_sha256(folder: Path, files: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for name in ("config.json", *_TOKENIZER_FILES):
         if (folder / name).is_file():
-            digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
+            digest.update(name.encode() + b"\0" + read_plain(folder / name, _LARGEST_HASHED))
     for path in files:
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())

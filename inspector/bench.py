@@ -16,7 +16,7 @@ from engine.records import PromptRecord, StepRecord
 from inspector import ceilings_file
 from inspector.answers import Answers, EngineFailedError
 from inspector.bench_report import Circumstances, lines, report
-from inspector.config import log_file
+from inspector.engine_log import engine_log
 from inspector.options import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK
 from inspector.printing import console, print_lines
 from inspector.run import Progress
@@ -42,7 +42,7 @@ PROMPT = (
 
 def connected() -> EngineClient:
     """A new engine."""
-    client = EngineClient(log_file())
+    client = EngineClient(engine_log())
     client.start()
     return client
 

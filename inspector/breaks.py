@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from time import thread_time
 
 from engine.breakpoints import Breakpoint, Breakpoints
 from engine.commands import SetBreakpoints
@@ -12,8 +13,10 @@ from engine.step_figures import Value
 from engine.trail import Moment, Trail
 from inspector.view import ROOT, RunLog
 
-_MOST_RECALLED = 1000
+_MOST_RECALLED = 100
 """More than anyone sets; a file may name any number."""
+_LOOK_S = 0.5
+"""Processor time for all conditions at one cursor; those behind it are told at the next look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +143,34 @@ class Breaks:
         """Breakpoints and watches as they stand at a node."""
         if not (self.points or self.watches):
             return Watched()
-        moment = self.moment(node)
-        return Watched(
-            tuple(Mark(one, self._here(one, moment)) for one in self.points),
-            tuple(Watch(one.text, _value(one, moment)) for one in self.watches),
-            at_prompt=moment is None,
-        )
+        moment, until = self.moment(node), thread_time() + _LOOK_S
+        watches = tuple(Watch(one.text, self._watch(one, moment, until)) for one in self.watches)
+        here = {one.number: self._here(one, moment, until) for one in self.points}
+        # Looked up again: one that took too long has been switched off.
+        marks = tuple(Mark(one, here[one.number]) for one in self.points)
+        return Watched(marks, watches, at_prompt=moment is None)
 
-    def _here(self, point: Breakpoint, moment: Moment | None) -> bool | None:
+    def _watch(self, one: Condition, moment: Moment | None, until: float) -> Value | Untold:
         if moment is None:
+            return Untold("no token was drawn here")
+        if thread_time() > until:
+            return Untold("the conditions before it took too long")
+        was_off = one.off
+        try:
+            return one.value(moment)
+        except Untold as reason:
+            if one.off and not was_off:
+                self._news.append(f"watch {one.text}: {reason}")
+            return reason
+
+    def _here(self, point: Breakpoint, moment: Moment | None, until: float) -> bool | None:
+        if moment is None or thread_time() > until:
             return None
         try:
             return self.points.strikes(point.number, moment)
-        except Untold:
+        except Untold as reason:
+            if self.points.condition(point.number).off:
+                self._news += self.points.note_untold(point.number, moment, reason)
             return None
 
     def moment(self, node: int) -> Moment | None:
@@ -171,12 +189,3 @@ def _counted(point: Breakpoint, *, anew: bool) -> Breakpoint:
     if anew:
         return replace(point, hits=0, told=0, untold="")
     return replace(point, hits=max(0, point.hits), told=max(0, point.told))
-
-
-def _value(one: Condition, moment: Moment | None) -> Value | Untold:
-    if moment is None:
-        return Untold("no token was drawn here")
-    try:
-        return one.value(moment)
-    except Untold as reason:
-        return reason

@@ -21,6 +21,7 @@ from typing import Any
 
 from engine.measurements import Ceilings
 from engine.model_facts import ModelFacts
+from engine.plain_files import read_json
 from engine.prepared import cache_dir
 
 NAME = "ceilings.json"
@@ -96,7 +97,7 @@ def _key(facts: ModelFacts) -> dict[str, str | int]:
 
 def _entries(path: Path) -> list[Mapping[str, Any]]:
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = read_json(path, 1 << 20)
     except (OSError, ValueError):
         return []
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from engine.safe_output import safe_output
 from engine.text import visible
+from inspector.option_values import positive
 from inspector.options import (
     EXIT_ENGINE,
     EXIT_INTERRUPTED,
@@ -28,7 +29,6 @@ from inspector.options import (
     add_save_options,
     load_config,
     open_command,
-    positive,
     request,
 )
 from inspector.signals import Signalled, raising

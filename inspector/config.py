@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +12,13 @@ from typing import Any
 
 import platformdirs
 
-from engine.kv.blocks import LARGEST_BLOCK
-from engine.model_facts import KV_DTYPES
+from engine.plain_files import read_text, reason
 from engine.sampling.stages import DIALS
-from inspector.sizes import parse_size
+from inspector import option_values
 
 APP_NAME = "llm-inspect"
+_LARGEST = 1 << 20
+"""Bytes of a configuration file."""
 
 _OPTIONS: Mapping[str, tuple[type, ...]] = {
     "model": (str,),
@@ -66,13 +68,15 @@ class Config:
         """
         source = path or config_file()
         try:
-            data = tomllib.loads(source.read_text("utf-8"))
-        except FileNotFoundError:
+            data = tomllib.loads(read_text(source, _LARGEST))
+        except (FileNotFoundError, NotADirectoryError):
             if path is not None:
                 raise ConfigError(f"no configuration file at {path}") from None
             return cls()
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"{source}: {error}") from None
+        except RecursionError:
+            raise ConfigError(f"{source}: it is nested too deeply") from None
+        except (OSError, ValueError) as error:  # TOML's own errors are ValueErrors too
+            raise ConfigError(f"{source}: {reason(error)}") from None
         try:
             return cls._checked(data)
         except ConfigError as error:
@@ -88,8 +92,11 @@ class Config:
                 raise ConfigError(f"unknown option {name!r}{_near(name, known)}")
             if type(value) not in _OPTIONS[name]:
                 kinds = " or ".join(kind.__name__ for kind in _OPTIONS[name])
-                raise ConfigError(f"{name} must be {kinds}, not {value!r}")
-        _check_kv(data)
+                raise ConfigError(f"{name} must be {kinds}, not {reprlib.repr(value)}")
+            try:
+                option_values.check(name, value)
+            except ValueError as error:
+                raise ConfigError(f"{name} {error}") from None
         for name, value in sampler.items():
             if name not in DIALS:
                 raise ConfigError(f"unknown dial {name!r} in [sampler]{_near(name, DIALS)}")
@@ -105,20 +112,6 @@ class Config:
     def pick(self, name: str, flag: Any, default: Any = None) -> Any:
         """The flag where it was given, else what the file says, else ``default``."""
         return flag if flag is not None else self.options.get(name, default)
-
-
-def _check_kv(data: Mapping[str, Any]) -> None:
-    """Refuse what cannot be said of the KV cache."""
-    try:
-        parse_size(str(data.get("kv_budget", 1)))
-    except ValueError as error:
-        raise ConfigError(f"kv_budget {error}") from None
-    block = data.get("block_size", 1)
-    if not 1 <= block <= LARGEST_BLOCK:
-        raise ConfigError(f"block_size must lie in 1 .. {LARGEST_BLOCK:,}, not {block}")
-    kind = data.get("kv_dtype", KV_DTYPES[0])
-    if kind not in KV_DTYPES:
-        raise ConfigError(f"kv_dtype must be {' or '.join(KV_DTYPES)}, not {kind!r}")
 
 
 def _table(data: dict[str, Any], name: str) -> dict[str, Any]:

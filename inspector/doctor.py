@@ -17,6 +17,7 @@ from engine.process import EngineClient
 from engine.text import visible
 from inspector.answers import Answers, EngineFailedError
 from inspector.config import config_file, log_file
+from inspector.engine_log import engine_log
 from inspector.options import EXIT_ENGINE, EXIT_OK
 from inspector.run import Progress
 
@@ -70,7 +71,7 @@ def _terminal() -> Iterator[tuple[str, str]]:
 
 
 def _load(command: Open) -> ModelFacts:
-    client = EngineClient(log_file())
+    client = EngineClient(engine_log())
     client.start()
     try:
         return Answers(client, Progress(sys.stderr)).ask(command, ModelFacts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from engine.kv.blocks import LARGEST_BLOCK
 from engine.model_facts import KV_DTYPES
 from inspector.config import Config
+from inspector.option_values import number
 from inspector.sizes import parse_size
 
 
@@ -21,7 +21,11 @@ def add_kv_options(parser: argparse.ArgumentParser) -> None:
         help="keep K and V (default), or have every step read the whole text again",
     )
     group.add_argument(
-        "--block-size", type=_block, default=None, metavar="N", help="positions a block; default 16"
+        "--block-size",
+        type=number("block_size"),
+        default=None,
+        metavar="N",
+        help="positions a block; default 16",
     )
     group.add_argument(
         "--kv-budget",
@@ -51,12 +55,6 @@ def kv_options(args: argparse.Namespace, config: Config) -> dict[str, Any]:
         "kv_budget": parse_size(budget) if isinstance(budget, str) else budget,
         "kv_dtype": config.pick("kv_dtype", args.kv_dtype, "auto"),
     }
-
-
-def _block(text: str) -> int:
-    if text.isdecimal() and 1 <= int(text) <= LARGEST_BLOCK:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"takes 1 to {LARGEST_BLOCK:,} positions, not {text!r}")
 
 
 def _size(text: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
 import sys
 from dataclasses import dataclass, field
@@ -17,11 +16,10 @@ from engine.sampling.chain import DEFAULT_PRESET, PRESETS, SpecError, effective,
 from engine.sampling.stages import DIALS
 from inspector.config import Config, ConfigError
 from inspector.kv_options import add_kv_options, kv_options
+from inspector.option_values import DTYPES, number
 
 EXIT_OK, EXIT_CHECK, EXIT_USAGE, EXIT_ENGINE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
-DTYPES = ("auto", "float32", "float16", "bfloat16")
 DEFAULT_MAX_TOKENS = 256
-MAX_SEED = 2**63 - 1
 
 
 class UsageError(Exception):
@@ -60,15 +58,15 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="M", help="hub id, folder or .gguf file")
     group.add_argument("--device", default=None, metavar="D", help="auto, cpu, cuda, cuda:1, mps")
     group.add_argument("--dtype", default=None, choices=DTYPES, help="default: measured")
-    group.add_argument("--threads", type=positive, default=None, help="CPU threads")
+    group.add_argument("--threads", type=number("threads"), default=None, help="CPU threads")
     group.add_argument("--trust-remote-code", action="store_true", help="run the model's own code")
     add_kv_options(parser)
 
 
 def add_sampler_options(parser: argparse.ArgumentParser) -> None:
     group = add_chain_options(parser)
-    group.add_argument("--max-tokens", type=positive, default=None, metavar="N")
-    group.add_argument("--prefill-chunk", type=positive, default=None, metavar="N")
+    group.add_argument("--max-tokens", type=number("max_tokens"), default=None, metavar="N")
+    group.add_argument("--prefill-chunk", type=number("prefill_chunk"), default=None, metavar="N")
 
 
 def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -78,32 +76,12 @@ def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGrou
     group.add_argument(
         "-s", "--sampler", default="", metavar="SPEC", help='"temperature=0.8 top_k=40", or with >'
     )
-    group.add_argument("--seed", type=_seed, default=None, metavar="N", help="default 0")
+    group.add_argument("--seed", type=number("seed"), default=None, metavar="N", help="default 0")
     for name, (_, dial) in DIALS.items():
         group.add_argument(
             f"--{name.replace('_', '-')}", dest=f"dial_{name}", metavar="X", help=dial.summary
         )
     return group
-
-
-def positive(text: str) -> int:
-    value = _whole(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
-    return value
-
-
-def _seed(text: str) -> int:
-    value = _whole(text)
-    if not 0 <= value <= MAX_SEED:
-        raise argparse.ArgumentTypeError(f"must lie in 0 .. 2^63 - 1, not {text}")
-    return value
-
-
-def _whole(text: str) -> int:
-    with contextlib.suppress(ValueError):
-        return int(text)
-    raise argparse.ArgumentTypeError(f"takes a whole number, not {text!r}")
 
 
 def add_break_options(parser: argparse.ArgumentParser, *, screen: bool = False) -> None:

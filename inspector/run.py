@@ -22,7 +22,7 @@ from engine.safe_output import unguarded
 from engine.sampling.settings import FLAG, in_vain
 from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
-from inspector.config import log_file
+from inspector.engine_log import engine_log
 from inspector.keeper import Keeper
 from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, Request
 from inspector.signals import Signalled
@@ -139,7 +139,7 @@ def run(asked: Request, form: str) -> int:
     keeper = Keeper(asked.save)
     output: TextOutput | JsonOutput
     output = (JsonOutput if form == "jsonl" else TextOutput)(sys.stdout, keeper)
-    client = EngineClient(log_file())
+    client = EngineClient(engine_log())
     client.start()
     for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
         client.send(command)

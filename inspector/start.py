@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from engine.model_facts import ModelFacts
 from inspector.ceilings_file import Known, default_path, find
-from inspector.config import Config, log_file
+from inspector.config import Config
+from inspector.engine_log import engine_log
 from inspector.options import EXIT_ENGINE, EXIT_OK, Request, Save, UsageError
 from inspector.terminal import require_terminal, run_in_terminal
 
@@ -65,7 +66,7 @@ def connect() -> EngineClient:
     """A new engine process and its client."""
     from engine.process import EngineClient
 
-    client = EngineClient(log_file())
+    client = EngineClient(engine_log())
     client.start()
     return client
 

@@ -41,11 +41,13 @@ class Stops:
 
     @property
     def never_told(self) -> tuple[str, ...]:
-        """Assertions that nothing was found out about: they have not held either."""
+        """Assertions that nothing was found out about, to the end: they have not held either."""
         return tuple(
             f"assertion {one.number} could be told at no step: {one.text} ({one.untold})"
+            if one.enabled
+            else f"assertion {one.number} was not looked at to the end: {one.text} ({one.untold})"
             for one in self._points
-            if one.asserts and not one.told
+            if one.asserts and (not one.told or not one.enabled)
         )
 
     def lines(self) -> Iterator[str]:

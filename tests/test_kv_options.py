@@ -89,9 +89,9 @@ def test_flags_win_over_the_file() -> None:
     [
         (["--kv-budget", "lots"], "takes a size such as 512M, 2G or 1.5GiB, not 'lots'"),
         (["--kv-budget", "0"], "must lie between one byte and an exbibyte, not '0'"),
-        (["--block-size", "0"], "takes 1 to 1,024 positions, not '0'"),
-        (["--block-size", "1025"], "takes 1 to 1,024 positions, not '1025'"),
-        (["--block-size", "x"], "takes 1 to 1,024 positions, not 'x'"),
+        (["--block-size", "0"], "must lie in 1 .. 1,024, not 0"),
+        (["--block-size", "1025"], "must lie in 1 .. 1,024, not 1,025"),
+        (["--block-size", "x"], "takes a whole number, not 'x'"),
         (["--kv-dtype", "int4"], "invalid choice: 'int4' (choose from 'auto', 'int8')"),
         (
             ["--no-cache", "--kv-dtype", "int8"],

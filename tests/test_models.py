@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import causal, fetch, gguf, models, prepared, weights
+from engine import causal, fetch, gguf, load_faults, models, prepared, weights
 from engine import hub as hub_module
 from engine.models import DEFAULT, ModelError, ResolvedModel, load, resolve
 from engine.text import TokenTable
@@ -428,10 +428,19 @@ def only_gguf(folder: Path) -> None:
         (scramble, "is damaged or no safetensors file"),
         (unknown_type, "is not a model that transformers runs causally"),
         (lambda f: (f / "config.json").write_text("{"), "config.json cannot be read"),
-        (lambda f: (f / "config.json").write_text("[]"), "is not the configuration of a model"),
+        (
+            lambda f: (f / "config.json").write_text("[]"),
+            "config.json holds a list where an object",
+        ),
         (lambda f: (f / "config.json").write_bytes(b"\xff\xfe"), "config.json cannot be read"),
-        (lambda f: (f / "config.json").write_text('{"architectures": 3}'), "is not the config"),
-        (lambda f: (f / "config.json").write_text('{"model_type": ["x"]}'), "is not the config"),
+        (
+            lambda f: (f / "config.json").write_text('{"architectures": 3}'),
+            "must be a list of texts",
+        ),
+        (
+            lambda f: (f / "config.json").write_text('{"model_type": ["x"]}'),
+            "model_type must be text",
+        ),
         (lambda f: (f / "config.json").write_text("{}"), "is not a model that transformers runs"),
     ],
 )
@@ -443,7 +452,7 @@ def test_damaged_folders(folder: Path, damage: Callable[[Path], None], said: str
 def test_a_damaged_tokenizer_is_one_line(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{")
     said = message(lambda: load(resolve(str(folder))))
-    assert said.startswith("tiny could not be loaded: ")
+    assert said.startswith(f"{folder / 'tokenizer.json'} cannot be read (")
 
 
 def test_a_repository_with_its_own_code_is_not_run(folder: Path) -> None:
@@ -562,9 +571,9 @@ def test_free_memory_is_less_than_a_container_allows(tmp_path: Path) -> None:
 
 
 def test_running_out_of_memory_is_one_line() -> None:
-    said = models._explained("m", RuntimeError("DefaultCPUAllocator: can't allocate memory: x"))
+    said = load_faults.explained("m", RuntimeError("DefaultCPUAllocator: can't allocate memory: x"))
     assert str(said).startswith("not enough memory for m: ")
-    missing = models._explained("m", ModuleNotFoundError("No module named 'sentencepiece'"))
+    missing = load_faults.explained("m", ModuleNotFoundError("No module named 'sentencepiece'"))
     assert str(missing) == (
         "m needs a package that is not installed: No module named 'sentencepiece'"
     )

@@ -5,7 +5,6 @@ torch is imported only once opening has begun, so that its seconds count as load
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from engine.backends.base import BackendError
 from engine.backends.openmp import settle
 from engine.kv.blocks import LARGEST_BLOCK
 from engine.model_facts import KV_DTYPES, DtypeTrial
+from engine.model_folder import read_object
 from engine.progress import Progress
 from engine.timing import now_ms
 from engine.weights import available_memory, stored_weights, weights_bytes
@@ -143,7 +143,7 @@ def load(
 
 def _obstacle(resolved: models.ResolvedModel) -> str:
     """Why the dtypes of a model cannot be tried out on this machine; empty where they can."""
-    config = json.loads((resolved.path / "config.json").read_text(encoding="utf-8"))
+    config = read_object(resolved.path / "config.json")
     if config.get("quantization_config"):
         return "a quantised model is not converted"
     needed = weights_bytes(stored_weights(resolved.path), "float32") * _ROOM

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,16 @@ FLAG, SESSION, GENERATION_CONFIG, OFF = "flag", "session", "generation_config.js
 DEFAULT = "default"
 
 _MIROSTAT_KEEPS = ("logit_bias", "grammar", "temperature", "mirostat")
+
+_LISTS_IN_FILE: dict[str, tuple[str, Callable[[Any], list[lists.Entry]]]] = {
+    "bad_words_ids": ("bad_words", lambda ids: [lists.Entry(tuple(map(int, one))) for one in ids]),
+    "suppress_tokens": ("suppress", lambda ids: [lists.Entry((int(one),)) for one in ids]),
+    "sequence_bias": (
+        "logit_bias",
+        lambda pairs: [lists.Entry(tuple(map(int, ids)), None, float(b)) for ids, b in pairs],
+    ),
+}
+"""Fields of a generation_config.json -> the dial that does the same, and how they are read."""
 
 _NOT_REPRODUCED = {
     "num_beams": 1,
@@ -217,20 +227,16 @@ def _refuse_outside(
 def _from_file(preset: Preset, config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """(dials that a generation_config.json sets, what of it cannot be used)."""
     written = {name: config.get(name) for name in DIALS if DIALS[name][1].numeric}
-    if config.get("bad_words_ids"):
-        words = [lists.Entry(tuple(map(int, word))) for word in config["bad_words_ids"]]
-        written["bad_words"] = lists.spell(words)
-    if config.get("suppress_tokens"):
-        tokens = [lists.Entry((int(token),)) for token in config["suppress_tokens"]]
-        written["suppress"] = lists.spell(tokens)
-    if isinstance(config.get("sequence_bias"), list):
-        biases = [
-            lists.Entry(tuple(map(int, ids)), None, float(bias))
-            for ids, bias in config["sequence_bias"]
-        ]
-        written["logit_bias"] = lists.spell(biases)
-    found: dict[str, Any] = {}
     notes = []
+    for name, (dial, read) in _LISTS_IN_FILE.items():
+        # A mapping of biases is keyed by tuples, which JSON has not: nothing writes one.
+        if not config.get(name) or (name == "sequence_bias" and isinstance(config[name], dict)):
+            continue
+        try:
+            written[dial] = lists.spell(read(config[name]))
+        except (TypeError, ValueError, OverflowError):
+            notes.append(f"generation_config.json: {name} is no list of token ids; left out.")
+    found: dict[str, Any] = {}
     for name, value in written.items():
         if value is None or (preset.from_config is not None and name not in preset.from_config):
             continue

@@ -76,6 +76,8 @@ class PointsPane(Pane):
         notes = f"the next {point.ignore:,} pass" if point.ignore else ""
         if point.untold and not point.told:
             notes = f"never told: {point.untold}"
+        elif point.untold and not point.enabled:
+            notes = point.untold
         end = Content.styled(f"  {visible(notes)}", MUTED) if notes else Content("")
         start = Content.assemble(
             " ",

@@ -11,7 +11,7 @@ from engine.records import NAME_LENGTH
 from engine.sampling.chain import Chain, SpecError, parse_spec
 from engine.sampling.spec import has_order
 from engine.text import visible
-from inspector.options import MAX_SEED
+from inspector.option_values import MAX_SEED
 from inspector.screens.dialog import Ask, Menu
 from inspector.whatif import chain_of, turned
 

@@ -108,13 +108,17 @@ class Dial:
                 raise ValueError(f"{self.name}: {error}") from None
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise ValueError(f"{self.name} takes a number, not {value!r}")
+        try:
+            float(value)
+        except OverflowError:
+            raise ValueError(f"{self.name} is out of range: {self.range_text}") from None
         if self.off is not None and value == self.also_off:
             return self.off
         above = value >= self.low if self.low_included else value > self.low
         below = value <= self.high if self.high_included else value < self.high
         if not (above and below):
             raise ValueError(f"{self.name}={value:g} is out of range: {self.range_text}")
-        if self.kind is int and value != int(value):
+        if self.kind is int and not float(value).is_integer():
             raise ValueError(f"{self.name} takes a whole number, not {value:g}")
         return self.kind(value)
 
