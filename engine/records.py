@@ -45,7 +45,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class StageTrace:
     """What one stage did to the distribution.
 

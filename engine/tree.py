@@ -29,11 +29,12 @@ class Tree:
 
     def add(self, record: StepRecord) -> None:
         """Hang a new node under its parent, and go there."""
-        before = self.path_ids(record.parent)
+        ids = self.path_ids(record.parent)
         self.nodes[record.node] = record
         self.children[record.node] = []
         self.children[record.parent].append(record.node)
-        self._path_ids = [*before, record.token.id]
+        # In place: a copy at every step would make long runs slow.
+        ids.append(record.token.id)
         self._path_node = record.node
         self.next_node = max(self.next_node, record.node + 1)
         self.cursor = record.node
@@ -79,7 +80,10 @@ class Tree:
         return found[::-1]
 
     def path_ids(self, node: int) -> list[int]:
-        """Token ids from the start of the prompt to ``node``, both included. Do not change it."""
+        """Token ids from the start of the prompt to ``node``, both included.
+
+        Do not change it, nor keep it: it grows with the run.
+        """
         if node != self._path_node:
             self._path_ids = [*self.prompt_ids, *(step.token.id for step in self.path(node))]
             self._path_node = node

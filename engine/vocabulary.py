@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ class TokenKind(StrEnum):
 
 
 KINDS = tuple(TokenKind)
+_MOST_SHARED = 1 << 18
+"""More than the vocabulary of one model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,15 @@ class Token:
     id: int
     bytes: bytes
     kind: TokenKind = TokenKind.NORMAL
+
+    def __reduce__(self) -> tuple[Callable[..., Token], tuple[Any, ...]]:
+        # Each of a step's candidates is one: what comes through a pipe shares them.
+        return _shared, (self.id, self.bytes, self.kind)
+
+
+@lru_cache(maxsize=_MOST_SHARED)
+def _shared(token_id: int, data: bytes, kind: TokenKind) -> Token:
+    return Token(token_id, data, kind)
 
 
 @dataclass(frozen=True, eq=False)

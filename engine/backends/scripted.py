@@ -318,13 +318,18 @@ class ScriptedBackend:
             raise BackendError(f"token id {outside[0]} is outside 0..{len(self._tokens) - 1}")
         if self._delay_ms:
             time.sleep(self._delay_ms / 1000)
-        read = [*self._ids, *(int(token_id) for token_id in ids)]
-        logits = np.array(self._logits_of(read), dtype=np.float32)
-        if logits.shape != (len(self._tokens),):
-            raise BackendError(
-                f"the script gave logits of shape {logits.shape} for {len(self._tokens)} tokens"
-            )
-        self._ids = read
+        before = len(self._ids)
+        self._ids.extend(int(token_id) for token_id in ids)
+        try:
+            logits = np.array(self._logits_of(self._ids), dtype=np.float32)
+            if logits.shape != (len(self._tokens),):
+                raise BackendError(
+                    f"the script gave logits of shape {logits.shape} for {len(self._tokens)} tokens"
+                )
+        except BaseException:
+            # A pass that failed has read nothing.
+            del self._ids[before:]
+            raise
         return ForwardPass(
             logits, now_ms() - start, warmup=False, layers_note="a script has no layers"
         )

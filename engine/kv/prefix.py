@@ -47,9 +47,15 @@ def common_keys(ours: Sequence[Key], theirs: Sequence[Key]) -> int:
     return low
 
 
+_PIECE = 256
+
+
 def common_ids(ours: Sequence[int], theirs: Sequence[int], known: int = 0) -> int:
     """The length of the common leading run, of which ``known`` positions are known to agree."""
     at, end = known, min(len(ours), len(theirs))
+    # Piece by piece, as comparing two lists is a hundred times as fast as their ids in turn.
+    while at + _PIECE <= end and list(ours[at : at + _PIECE]) == list(theirs[at : at + _PIECE]):
+        at += _PIECE
     while at < end and ours[at] == theirs[at]:
         at += 1
     return at
