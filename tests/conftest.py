@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.backends import openmp
+from tests.launcher import Launcher
 
 # Before any test imports torch: its threads share the cores with the processes that tests start.
 openmp.settle()
@@ -64,3 +65,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[Launcher]:
+    """Starts ``llm-inspect`` without the seconds that its imports take."""
+    started = Launcher()
+    yield started
+    started.close()

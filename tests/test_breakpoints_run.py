@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from engine.commands import Configure, Open, Submit
 from inspector.options import Request, breakpoints_command
 from inspector.run import run
+from tests.launcher import Launcher
 from tests.test_cli import refused
 
 
@@ -148,21 +147,18 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(
 # --- the real model ----------------------------------------------------------------------------
 
 
-def stopped(folder: Path, prompt: str, *words: str) -> list[dict[str, Any]]:
+def stopped(launcher: Launcher, folder: Path, prompt: str, *words: str) -> list[dict[str, Any]]:
     """The lines of a run that ends with exit code 1."""
     options = ["--model", str(folder), "--dtype", "float16", "--max-tokens", "20"]
-    done = subprocess.run(
-        [sys.executable, "-m", "inspector", "run", prompt, "--format", "jsonl", *options, *words],
-        capture_output=True,
-    )
+    done = launcher.run("run", prompt, "--format", "jsonl", *options, *words)
     assert done.returncode == 1
     return [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.model
-def test_the_real_model_stops_at_paris(default_model_dir: Path) -> None:
+def test_the_real_model_stops_at_paris(launcher: Launcher, default_model_dir: Path) -> None:
     words = ("--temperature", "0", "--assert", "rank == 1", "--break", '"Paris" in text')
-    _, *steps, last = stopped(default_model_dir, "The capital of France is", *words)
+    _, *steps, last = stopped(launcher, default_model_dir, "The capital of France is", *words)
     assert last["detail"] == 'breakpoint 1: "Paris" in text'
     assert "Paris" in last["figures"]["text"]
     assert last["figures"]["text"] == "".join(step["text"] for step in steps)
@@ -171,11 +167,13 @@ def test_the_real_model_stops_at_paris(default_model_dir: Path) -> None:
 
 
 @pytest.mark.model
-def test_figures_of_the_real_model_are_those_of_the_line(default_model_dir: Path) -> None:
+def test_figures_of_the_real_model_are_those_of_the_line(
+    launcher: Launcher, default_model_dir: Path
+) -> None:
     # Six tokens are read, so that only the first step begins a block, and only it missed.
     words = ("--assert", "new_block == prefix_miss")
     words += ("--break", 'step == 3 and prob(" Lyon") + rank(" Lyon") + entropy + u > 0')
-    *_, step, last = stopped(default_model_dir, "Once upon a time", *words)
+    *_, step, last = stopped(launcher, default_model_dir, "Once upon a time", *words)
     assert last["breakpoint"] == 1
     figures = last["figures"]
     assert figures["step"] == 3

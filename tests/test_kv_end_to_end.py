@@ -18,6 +18,7 @@ from engine.models import FLOAT_DTYPES
 from engine.sampling.chain import effective
 from engine.stepper import Stepper
 from engine.tree import ROOT
+from tests.launcher import Launcher
 from tests.test_cli import asked
 from tests.test_real_model import GREEDY, PROMPT, ids, run, steps
 
@@ -29,8 +30,8 @@ POSITION = 23_040
 
 
 @pytest.fixture(scope="module")
-def greedy(default_model_dir: Path) -> list[dict[str, Any]]:
-    return run(default_model_dir, PROMPT, *GREEDY, *HALF)
+def greedy(launcher: Launcher, default_model_dir: Path) -> list[dict[str, Any]]:
+    return run(launcher, default_model_dir, PROMPT, *GREEDY, *HALF)
 
 
 def opened(folder: Path, *words: str) -> Backend:
@@ -46,9 +47,9 @@ def stepper_on(backend: Backend, text: str = PROMPT) -> Stepper:
 
 
 def test_without_a_cache_the_tokens_are_the_same(
-    default_model_dir: Path, greedy: list[dict[str, Any]]
+    launcher: Launcher, default_model_dir: Path, greedy: list[dict[str, Any]]
 ) -> None:
-    lines = run(default_model_dir, PROMPT, *GREEDY, *HALF, "--no-cache")
+    lines = run(launcher, default_model_dir, PROMPT, *GREEDY, *HALF, "--no-cache")
     assert ids(lines) == ids(greedy)
     assert lines[0]["kv_cache"] == {
         "cached": False,
@@ -66,11 +67,11 @@ def test_without_a_cache_the_tokens_are_the_same(
 
 
 def test_eight_bits_in_blocks_of_eight(
-    default_model_dir: Path, greedy: list[dict[str, Any]]
+    launcher: Launcher, default_model_dir: Path, greedy: list[dict[str, Any]]
 ) -> None:
     """2 x 30 x 3 heads x (64 bytes and a scale of 2) = 11,880 bytes a position."""
     words = ("--kv-dtype", "int8", "--block-size", "8", "--kv-budget", "2M")
-    lines = run(default_model_dir, PROMPT, *GREEDY, *HALF, *words)
+    lines = run(launcher, default_model_dir, PROMPT, *GREEDY, *HALF, *words)
     kept = lines[0]["kv_cache"]
     assert (kept["dtype"], kept["block_size"]) == ("int8", 8)
     assert kept["blocks"] == [2 * 2**20 // (8 * 11_880)]
@@ -81,14 +82,14 @@ def test_eight_bits_in_blocks_of_eight(
     assert ids(lines)[0] == ids(greedy)[0]
 
 
-def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "inspector", "run", "--format", "jsonl"]
-    more = ["--model", str(folder), *HALF, *words]
-    return subprocess.run([*program, *more], capture_output=True, text=True)
+def command(launcher: Launcher, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return launcher.run("run", "--format", "jsonl", "--model", str(folder), *HALF, *words)
 
 
-def test_a_budget_without_room_for_a_block_is_one_line(default_model_dir: Path) -> None:
-    done = command(default_model_dir, PROMPT, "--kv-budget", "1000")
+def test_a_budget_without_room_for_a_block_is_one_line(
+    launcher: Launcher, default_model_dir: Path
+) -> None:
+    done = command(launcher, default_model_dir, PROMPT, "--kv-budget", "1000")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.splitlines()[-1] == (
         "llm-inspect: a KV budget of 1,000 bytes holds no block of 16 positions "
@@ -96,10 +97,14 @@ def test_a_budget_without_room_for_a_block_is_one_line(default_model_dir: Path) 
     )
 
 
-def test_a_budget_too_small_for_the_text_ends_it_in_one_line(default_model_dir: Path) -> None:
+def test_a_budget_too_small_for_the_text_ends_it_in_one_line(
+    launcher: Launcher, default_model_dir: Path
+) -> None:
     """Two blocks of 4: 5 positions of the prompt, 3 read after it, 4 tokens drawn."""
     small = ("--block-size", "4", "--kv-budget", str(8 * POSITION))
-    done = command(default_model_dir, PROMPT, "--temperature", "0", "--max-tokens", "9", *small)
+    done = command(
+        launcher, default_model_dir, PROMPT, "--temperature", "0", "--max-tokens", "9", *small
+    )
     assert done.returncode == 3
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert (lines[-1]["type"], lines[-1]["reason"]) == ("end", "error")

@@ -11,20 +11,24 @@ from typing import Any
 
 import pytest
 
+from tests.launcher import Launcher
+
 pytestmark = pytest.mark.model
 
 PROMPT = "The capital of France is"
 GREEDY = ("--temperature", "0", "--max-tokens", "8")
 
 
-def run(folder: Path, *words: str) -> list[dict[str, Any]]:
-    """The JSON lines of ``llm-inspect run``."""
-    command = [sys.executable, "-m", "inspector", "run", "--format", "jsonl"]
-    done = subprocess.run(
-        [*command, "--model", str(folder), *words], capture_output=True, check=True
-    )
+def read(output: str) -> list[dict[str, Any]]:
     # Strict: a NaN or an Infinity would raise here.
-    return [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
+    return [json.loads(line, parse_constant=pytest.fail) for line in output.splitlines()]
+
+
+def run(launcher: Launcher, folder: Path, *words: str) -> list[dict[str, Any]]:
+    """The JSON lines of ``llm-inspect run``."""
+    done = launcher.run("run", "--format", "jsonl", "--model", str(folder), *words)
+    assert done.returncode == 0, done.stderr
+    return read(done.stdout)
 
 
 def steps(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -37,7 +41,14 @@ def ids(lines: list[dict[str, Any]]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def greedy(default_model_dir: Path) -> list[dict[str, Any]]:
-    return run(default_model_dir, PROMPT, *GREEDY, "--dtype", "float16")
+    command = [sys.executable, "-m", "inspector", "run", "--format", "jsonl", "--dtype", "float16"]
+    done = subprocess.run(
+        [*command, "--model", str(default_model_dir), PROMPT, *GREEDY],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return read(done.stdout)
 
 
 def test_greedy_equals_generate(default_model_dir: Path, greedy: list[dict[str, Any]]) -> None:
@@ -79,11 +90,11 @@ def test_the_cache_is_what_its_tensors_weigh(greedy: list[dict[str, Any]]) -> No
         assert line["kv"]["bytes"] == 23_040 * line["kv"]["seen"]
 
 
-def test_the_same_seed_gives_the_same_ids(default_model_dir: Path) -> None:
+def test_the_same_seed_gives_the_same_ids(launcher: Launcher, default_model_dir: Path) -> None:
     words = ("Once upon a time", "--temperature", "1", "--max-tokens", "12", "--dtype", "float16")
-    first = run(default_model_dir, *words, "--seed", "3")
-    assert ids(run(default_model_dir, *words, "--seed", "3")) == ids(first)
-    assert ids(run(default_model_dir, *words, "--seed", "4")) != ids(first)
+    first = run(launcher, default_model_dir, *words, "--seed", "3")
+    assert ids(run(launcher, default_model_dir, *words, "--seed", "3")) == ids(first)
+    assert ids(run(launcher, default_model_dir, *words, "--seed", "4")) != ids(first)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +106,11 @@ def test_the_same_seed_gives_the_same_ids(default_model_dir: Path) -> None:
         "e\u0301\u200b👩‍💻",
     ],
 )
-def test_bytes_decode_to_exactly_the_text(default_model_dir: Path, prompt: str) -> None:
+def test_bytes_decode_to_exactly_the_text(
+    launcher: Launcher, default_model_dir: Path, prompt: str
+) -> None:
     words = ("--temperature", "1.3", "--max-tokens", "16", "--dtype", "float16")
-    lines = run(default_model_dir, prompt, *words)
+    lines = run(launcher, default_model_dir, prompt, *words)
     assert b"".join(bytes.fromhex(one) for one in lines[0]["prompt_bytes"]).decode() == prompt
     data = b"".join(bytes.fromhex(line["token_bytes"]) for line in steps(lines))
     text = "".join(line["text"] for line in steps(lines))
@@ -114,9 +127,11 @@ def test_text_output_is_the_text_alone(default_model_dir: Path) -> None:
     assert b"tokens/s" in done.stderr
 
 
-def test_chat_shows_what_the_template_adds(default_model_dir: Path) -> None:
+def test_chat_shows_what_the_template_adds(launcher: Launcher, default_model_dir: Path) -> None:
     """Case 17: SmolLM2's template makes 31 ids of a bare "hi", and none of them twice a BOS."""
-    lines = run(default_model_dir, "hi", "--chat", "--max-tokens", "1", "--dtype", "float16")
+    lines = run(
+        launcher, default_model_dir, "hi", "--chat", "--max-tokens", "1", "--dtype", "float16"
+    )
     assert len(lines[0]["prompt_ids"]) == 31
     assert lines[0]["prompt_ids"][:2] != [1, 1]
     assert any("system" in note for note in lines[0]["notes"])
