@@ -1,12 +1,13 @@
 """Every check of this project: ``python tests``. Arguments go to pytest: ``python tests -k kv``.
 
 All of them run, even after one has failed, so that one run shows everything there is to mend.
-pytest starts first, one worker a core, and the others run beside it; what it says comes after
-what they say: its closing line closes the output. The exit status is 1 if any of them failed.
+pytest starts first, in several workers, and the others run beside it; what it says comes after what
+they say: its closing line closes the output. The exit status is 1 if any of them failed.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -19,9 +20,11 @@ STATIC_CHECKS = (
     ("ruff", "format", "--check", "."),
     ("mypy",),
 )
-# A file's tests stay together, for the models that they share, until a worker has nothing left.
-# Each worker holds a model or two: more than four would be a matter of memory.
-PYTEST = ("pytest", "-n", "logical", "--maxprocesses", "4", "--dist", "worksteal")
+# One worker more than there are cores, for the tests that wait for a screen; not more than four,
+# as each holds a model or two. A file's tests stay together, for what they share, until a worker
+# has nothing left to do.
+WORKERS = min((os.cpu_count() or 1) + 1, 4)
+PYTEST = ("pytest", "-n", str(WORKERS), "--dist", "worksteal")
 
 
 def main(pytest_arguments: list[str]) -> int:

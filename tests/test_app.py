@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from textual.widgets import HelpPanel
 import themes
 from engine.commands import Open, Restore, Submit
 from engine.records import RunState
-from inspector.app import Inspector
+from inspector.app import _PARKED_FRAME_S, Inspector
 from inspector.options import Request
 from inspector.panes.base import Pane
 from inspector.panes.ladder import LadderPane
@@ -188,12 +189,16 @@ async def test_a_key_paints_in_place_of_the_paint_that_was_due() -> None:
         one.paint = paint  # type: ignore[method-assign]
         # As when records come from an engine at work: they are painted later, at their own pace.
         one.controller._sent = True
+        one._last_paint = time.monotonic()
         one._records()
         assert paints == []
         await pilot.press("b")
+        one._last_paint = time.monotonic()
         one._records()
         assert paints == [1]
-        await pilot.pause(1.5)
+        while len(paints) < 2:
+            await pilot.pause(0.05)
+        await pilot.pause(2 * _PARKED_FRAME_S)
         # The second one's, and not the first one's too.
         assert paints == [1, 1]
 
