@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from engine.backends import openmp
 from tests.launcher import Launcher
@@ -21,6 +22,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 os.environ["COLORTERM"] = "truecolor"
 os.environ.pop("NO_COLOR", None)
+
+
+# How long an example takes says more about what else this machine does.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 def pytest_collection_finish() -> None:
