@@ -71,11 +71,6 @@ def _inspect_type(model_type: str, get: Any, called: str, bare: bool) -> None:
         if bare and get("auto_map"):
             return  # whoever loads it will know more
         raise ModelError(f"{called} is not a model that transformers runs causally; {_INSTEAD}")
-    if model_type == "xlm":
-        raise ModelError(
-            f"{called} guesses the token under a mask that is put behind the text, and has no "
-            f"score for the next one without it; {_INSTEAD}"
-        )
     if model_type == "xlnet" or (
         # These families are encoders first: without the word for it in their
         # configuration, every position attends to the tokens after it.
