@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from engine.records import Record
+from engine.records import Record, StepRecord
 from sessions import codec
 
 MARKER = "\x1b]52;c;evil\x1b\\\x07\x9b31m\x00\x7f\r\u202eevil\u2066"
@@ -58,12 +58,12 @@ def marked(value: Any, but: frozenset[str] = frozenset()) -> Any:
         case tuple():
             return tuple(marked(item, but) for item in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {
-            field.name: marked(getattr(value, field.name), but)
-            for field in dataclasses.fields(value)
-            if field.init and field.name not in but
-        }
-        return dataclasses.replace(value, **fields)
+        # A step that is read from a file when it is looked at is a step all the same.
+        kind = StepRecord if isinstance(value, StepRecord) else type(value)
+        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(kind)}
+        return kind(
+            **{name: one if name in but else marked(one, but) for name, one in fields.items()}
+        )
     return value
 
 
@@ -108,8 +108,8 @@ def mark_text_columns(path: Path, *, only: tuple[str, str] | None = None) -> Non
 
 JSON = {"notes", "extra", "params", "body"}
 """Columns that hold JSON; their strings are marked by what reads them."""
-FIXED = {"how", "origin", "kind", "stop_kind", "created", "closed"}
-"""Columns whose words are a list of ours, or a time; another word there is damage."""
+FIXED = {"how", "origin", "kind", "stop_kind", "created", "closed", "seed"}
+"""Columns whose words are a list of ours, a time or a number; another word there is damage."""
 
 
 def text_columns(path: Path) -> list[tuple[str, str]]:
