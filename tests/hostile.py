@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import sqlite3
 import typing
 import unicodedata
@@ -14,6 +15,7 @@ from typing import Any
 
 from engine.records import Record, StepRecord
 from sessions import codec
+from sessions.examples import example
 
 MARKER = "\x1b]52;c;evil\x1b\\\x07\x9b31m\x00\x7f\r\u202eevil\u2066"
 """Writes the clipboard, rings, colours and turns the line round; it can stand in a file's TEXT."""
@@ -137,3 +139,15 @@ def mark_json(path: Path, but: frozenset[str] = frozenset()) -> None:
             database.execute("UPDATE event SET body = ? WHERE id = ?", (codec.dumps(record), key))
         database.execute("UPDATE prompt SET notes = ?", (codec.dumps([LONE]),))
     database.close()
+
+
+def hostile_session(path: Path) -> Path:
+    """A session at ``path`` whose every free word acts."""
+    shutil.copyfile(example("capital"), path)
+    mark_json(path)
+    mark_text_columns(path)
+    return path
+
+
+HOSTILE_NAME = MARKER.replace("\0", "")
+"""What a file may be called."""
