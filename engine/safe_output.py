@@ -14,21 +14,28 @@ from engine.text import safe
 _ERRORS = "llm-inspect.look-alike"
 """The name of the codec error handler for characters that an encoding lacks."""
 
+_BLANK_BRAILLE = 0x2800
 _LOOK_ALIKES = str.maketrans(
     {
-        **dict.fromkeys("─━╌┄–—−‐‑", "-"),
-        **dict.fromkeys("│┃┆╎▏▕▌▐|", "|"),
-        **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯╞╡", "+"),
-        **dict.fromkeys("█▉▊▋▇▆▅▄▃▂▁▓", "#"),
-        **dict.fromkeys("░▒·⋅•", "."),
+        # Charts, by what they are made of; then lines, bars and marks one by one.
+        **dict.fromkeys(map(chr, range(0x2500, 0x2580)), "+"),  # corners and crossings
+        **dict.fromkeys(map(chr, range(0x2580, 0x25A0)), "#"),  # blocks
+        **dict.fromkeys(map(chr, range(_BLANK_BRAILLE, 0x2900)), "."),
+        chr(_BLANK_BRAILLE): " ",
+        **dict.fromkeys("─━═╌╍┄┅┈┉╴╶╸╺–—−‐‑", "-"),
+        **dict.fromkeys("│┃║╎╏┆┇┊┋╵╷╹╻▏▎▍▌▐▕‖▮", "|"),
+        **dict.fromkeys("░▒·⋅•◌", "."),
+        **dict.fromkeys("●○◉■□◆◇✓", "*"),
+        **dict.fromkeys("×✗✂", "x"),
+        **dict.fromkeys("→⇥▸▶≥", ">"),
+        **dict.fromkeys("←◂◀≤", "<"),
+        **dict.fromkeys("↑▲", "^"),
+        **dict.fromkeys("↓▼", "v"),
         **dict.fromkeys("“”„", '"'),
         **dict.fromkeys("‘’", "'"),
-        **dict.fromkeys("→▸▶", ">"),
-        **dict.fromkeys("←◂◀", "<"),
-        **dict.fromkeys("●○■□◆◇✓", "*"),
-        **dict.fromkeys("×✗✂", "x"),
-        "…": "~",
-        "≈": "~",
+        **dict.fromkeys("…≈", "~"),
+        **dict(zip("ƒµΔχ≠∅∞⏎↻", "fuDx!0o\\@", strict=True)),
+        **{chr(0x2400 + code): "^" for code in (*range(0x20), 0x21)},  # control pictures
     }
 )
 """Signs that this program draws with, each as one of ASCII of the same width."""
