@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine.conditions import EVALUATION_S
 from engine.expressions import MAX_LENGTH
 from engine.step_figures import FUNCTION_GROUPS, NAME_GROUPS, Function, Name
 
@@ -98,7 +99,7 @@ In Python: `stepper.run(until='token == " Paris"')`, `stepper.evaluate("entropy"
 [python-api.md](python-api.md).
 """
 
-_UNTOLD = """## What cannot be told
+_UNTOLD = f"""## What cannot be told
 
 Some figures do not exist at some steps: `u` where nothing was drawn by chance, `survivors("top_p")`
 in a chain without top-p, the rank of a token that was not recorded. A comparison that makes no
@@ -106,6 +107,10 @@ sense (`text > 3`) and a division by zero are of the same kind. A condition that
 figure *cannot be told*: it does not stop the run, and that is said once, with the reason. `and`
 and `or` still decide where one side alone can: `u > 0.9 or rank > 5` stops at rank 6 under greedy
 decoding. An assertion that could be told at no step of a run has not held: exit code 1.
+
+An evaluation that takes longer than {EVALUATION_S} s of processor time switches its condition off,
+whether it was given on the command line or came with a saved session, and that is said too; an
+assertion that was switched off has not held either.
 
 Every step records its 64 leading candidates, the drawn token, and every token that a breakpoint or
 a watch names, however unlikely it is. So `prob(" Lyon")` is exact from the moment the condition is

@@ -7,6 +7,7 @@ own. Each fault is a ModelError of one line: which file, which field, what is wr
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -58,6 +59,9 @@ def check_config(config: Mapping[str, Any], path: Path) -> None:
             if not _is_size(part.get(name), least):
                 wanted = f"a whole number from {least} to {_MOST:,}"
                 raise _fault(path, prefix + name, part[name], wanted)
+        for name, value in part.items():
+            if isinstance(value, float) and math.isnan(value):
+                raise _fault(path, prefix + name, value, "a number")
         for name in ("dtype", "torch_dtype"):
             if not _is_dtype(part.get(name)):
                 raise _fault(path, prefix + name, part[name], 'a dtype such as "float32"')

@@ -8,11 +8,13 @@ import pytest
 
 from engine import conditions
 from engine.breakpoints import Breakpoints
+from engine.commands import SetBreakpoints
 from engine.conditions import Condition, Untold
 from engine.records import Breakpoint, BreakpointsSet
 from engine.stepper import Stepper
 from inspector.breaks import Breaks
 from inspector.panes.points import PointsPane
+from inspector.stops import Stops
 from inspector.view import RunLog
 from tests.test_breakpoints import cities
 
@@ -135,3 +137,17 @@ def test_b10_many_conditions_of_a_session_are_shown_within_a_moment() -> None:
     began = time.thread_time()
     breaks.watched(3)
     assert time.thread_time() - began < 2
+
+
+def test_b10_an_assertion_that_is_switched_off_has_not_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, log = walked(3), shown()._log
+    stops = Stops(SetBreakpoints((Breakpoint(1, "entropy > 0", asserts=True),)))
+    assert stops.look(log, run.nodes[1]).news == ()
+    assert stops.never_told == ()
+    monkeypatch.setattr(conditions, "EVALUATION_S", -1.0)
+    (line,) = stops.look(log, run.nodes[2]).news
+    assert line.startswith("assertion 1 cannot be told at step 2: it took longer")
+    (line,) = stops.never_told
+    assert line.startswith("assertion 1 was not looked at to the end: entropy > 0 (step 2: it took")

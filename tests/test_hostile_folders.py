@@ -93,6 +93,7 @@ def said(folder: Path) -> str:
         ("quantization_config", {}, "text, not null"),
         ("model_type", ["llama"], 'text, not ["llama"]'),
         ("attention_bias", 1, "expected bool, got int"),
+        ("attention_dropout", float("nan"), "a number, not NaN"),
         ("rms_norm_eps", "small", "expected float, got str"),
         ("hidden_act", "no such", "no such"),
         ("hidden_size", 33, "multiple of the number of attention heads"),
@@ -146,6 +147,16 @@ def test_b7_a_file_that_cannot_be_is_named(folder: Path, name: str, text: str, w
     line = said(folder)
     assert line.startswith(str(folder / name))
     assert wrong in line
+
+
+def test_b7_a_stop_id_beyond_the_vocabulary_never_comes_and_is_said(folder: Path) -> None:
+    change(folder / "generation_config.json", eos_token_id=[2, 64, 10**6])
+    wanted = {"model": str(folder), "dtype": "float32"}
+    facts = hf_open.open_backend(wanted, silent).facts
+    assert set(facts.stop_ids) == {2}
+    for token_id in (64, 10**6):
+        line = f"stop id {token_id} (generation config) lies beyond the vocabulary of 64: it never"
+        assert any(note.startswith(line) for note in facts.notes)
 
 
 # --- no files ----------------------------------------------------------------------------------
@@ -280,7 +291,9 @@ def test_b5_a_pickle_with_code_is_one_line_of_ours(
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("data", [b"", b"abc" * 100, b"PK\3\4" + bytes(300), pickle.dumps({})])
+@pytest.mark.parametrize(
+    "data", [b"", b"abc" * 100, b"PK\3\4" + bytes(300), pickle.dumps({}, protocol=2)]
+)
 def test_b5_other_bytes_are_no_checkpoint(folder: Path, data: bytes) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(data)

@@ -16,6 +16,7 @@ from inspector import engine_log as engine_log_module
 from inspector.config import Config, ConfigError
 from inspector.engine_log import engine_log
 from tests.test_cli import refused
+from themes import ThemeError, load_file
 
 HUGE = str(2**80)
 
@@ -94,6 +95,13 @@ def test_c11_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b"model = '\xff'")
     assert within(60, latin) == f"{latin}: byte 9 is not UTF-8"
+
+
+def test_c11_a_theme_that_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    with pytest.raises(ThemeError, match="cannot be read: it is a pipe, not a file"):
+        load_file(pipe)
 
 
 def test_c6_without_a_log_there_is_one_line(

@@ -402,7 +402,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
     missing = tmp_path / "none.toml"
     with pytest.raises(themes.ThemeError, match=r"none\.toml: cannot be read: No such file"):
         themes.load_file(missing)
-    with pytest.raises(themes.ThemeError, match="cannot be read: Is a directory"):
+    with pytest.raises(themes.ThemeError, match="cannot be read: it is a folder"):
         themes.load_file(tmp_path)
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe\x00")

@@ -41,6 +41,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.plain_files import read_text, reason
+
 DEFAULT = "dark"
 
 COLORS = (
@@ -128,6 +130,8 @@ _ANSI_COLORS = frozenset(
 )
 # Textual's stylesheet uses these two, but defines them only for themes that are not ANSI ones.
 _ANSI_DEFAULTS = {"ansi-background": "ansi_black", "ansi-foreground": "ansi_white"}
+_LARGEST = 1 << 20
+"""Bytes of a theme's file."""
 _HEX = re.compile(r"#[0-9a-f]{6}|#[0-9a-f]{3}", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _CSS_COLOR = re.compile(
@@ -200,11 +204,11 @@ def load_file(path: str | Path) -> ThemeSpec:
     """Load a user's own theme file. Raises ThemeError if it cannot be read or used."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ThemeError(f"{path}: not a text file in UTF-8") from None
+        text = read_text(path, _LARGEST)
     except OSError as error:
-        raise ThemeError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ThemeError(f"{path}: cannot be read: {reason(error)}") from None
+    except ValueError:
+        raise ThemeError(f"{path}: not a text file in UTF-8") from None
     return _parse(text, source=str(path), default_name=path.stem.lower().replace(" ", "-"))
 
 
@@ -222,7 +226,7 @@ def fallback_variables(*, dark: bool = True, ansi: bool = False) -> dict[str, st
 def _parse(text: str, *, source: str, default_name: str) -> ThemeSpec:
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ThemeError(f"{source}: not valid TOML: {error}".replace("\n", " ")) from None
     return _Reader(source, raw).theme(default_name)
 

@@ -94,6 +94,8 @@ class HFBackend:
         config, device = hf_facts.decoder_config(model), str(self._parts.device)
         shape = hf_facts.shape_of(config)
         parameters, weight_bytes = hf_facts.weights_of(model)
+        stops, never = hf_facts.within(hf_facts.stop_ids(tokenizer, model), more["vocab_size"])
+        more["notes"] += never
         return ModelFacts(
             name=name or str(getattr(config, "name_or_path", "") or type(model).__name__),
             architecture=type(model).__name__,
@@ -108,7 +110,7 @@ class HFBackend:
             context_length=hf_facts.context_length(config),
             parameters=parameters,
             weight_bytes=weight_bytes,
-            stop_ids=hf_facts.stop_ids(tokenizer, model),
+            stop_ids=stops,
             generation_config=hf_facts.generation_settings(model),
             has_chat_template=hf_prompt.has_template(tokenizer),
             versions=hf_facts.versions(),

@@ -154,10 +154,23 @@ def stop_ids(tokenizer: Any, model: Any) -> dict[int, str]:
     for source, holder in sources:
         given = getattr(holder, "eos_token_id", None)
         for token_id in given if isinstance(given, list | tuple) else [given]:
-            names = declared.setdefault(token_id, []) if isinstance(token_id, int) else []
+            if type(token_id) is not int or token_id < 0:  # some files write -1 for none
+                continue
+            names = declared.setdefault(token_id, [])
             if source not in names:
                 names.append(source)
     return {token_id: _joined(names) for token_id, names in declared.items()}
+
+
+def within(declared: dict[int, str], width: int) -> tuple[dict[int, str], tuple[str, ...]]:
+    """The stop ids that logits of ``width`` have, and a note on each of the others."""
+    kept = {token_id: who for token_id, who in declared.items() if token_id < width}
+    notes = tuple(
+        f"stop id {token_id} ({who}) lies beyond the vocabulary of {width:,}: it never comes"
+        for token_id, who in declared.items()
+        if token_id not in kept
+    )
+    return kept, notes
 
 
 def _joined(names: list[str]) -> str:
