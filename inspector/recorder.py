@@ -206,10 +206,23 @@ class Recorder:
 
 def records_of(log: RunLog) -> Iterator[Record]:
     """What a log holds of its run, in an order in which a live run sends it."""
-    yield from (one for one in (log.facts, log.settings, log.prompt, log.prefill) if one)
-    for node in sorted(log.nodes):
-        if node != ROOT and node not in log.hidden:
-            yield log.nodes[node]
+    nodes = [node for node in sorted(log.nodes) if node != ROOT and node not in log.hidden]
+    now = _settings_of(log, log.nodes[nodes[0]]) if nodes else log.settings
+    yield from (one for one in (log.facts, now, log.prompt, log.prefill) if one)
+    for node in nodes:
+        step = log.nodes[node]
+        wanted = _settings_of(log, step)
+        if wanted is not None and wanted is not now:
+            yield wanted
+            now = wanted
+        yield step
+    if log.settings is not None and log.settings is not now:
+        yield log.settings
     yield from (BranchNamed(node, name) for node, name in log.names.items() if name)
     yield from log.drifts.values()
     yield from (one for one in (log.curves, log.pool) if one is not None)
+
+
+def _settings_of(log: RunLog, step: StepRecord) -> SettingsChanged | None:
+    """The settings that a step was drawn with, as they were told at that time."""
+    return log.all_settings.get((step.preset, step.chain_spec), log.settings)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.records import DenseLogits, Record, StepRecord
+from engine.records import DenseLogits, Record, SettingsChanged, StepRecord
 from inspector import sessions_print
 from inspector.app import Inspector
 from inspector.options import Request, Save
@@ -110,6 +110,27 @@ def test_a_log_is_kept_as_a_whole(tmp_path: Path) -> None:
     assert [*keeper.take_news()] == [f"saved as {tmp_path / 'late.llmi'}"]
     with open_session(tmp_path / "late.llmi") as session:
         assert sorted(session.steps) == sorted(log.nodes)
+
+
+def test_e2_a_log_that_is_kept_late_has_every_step_with_its_own_settings(tmp_path: Path) -> None:
+    """w on a run that was not kept: the dials of the first six tokens are not those of the rest."""
+    log, run = RunLog(), forked_run()
+    for record in run:
+        log.add(record)
+    first, later = (one.dials for one in run if isinstance(one, SettingsChanged))
+    keeper = Recorder(None)
+    keeper.begin(tmp_path / "late.llmi", records_of(log))
+    keeper.close()
+    replayed = RunLog()
+    with open_session(tmp_path / "late.llmi") as session:
+        for record in session.records():
+            replayed.add(record)
+    assert first["temperature"].value == 1.5
+    for node, step in replayed.nodes.items():
+        kept = replayed.all_settings[step.preset, step.chain_spec]
+        assert kept.dials == (first if node <= 6 else later)
+    assert replayed.settings is not None
+    assert replayed.settings.dials == later
 
 
 def test_a_session_that_is_gone_on_from_is_copied(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from terminal import Terminal, alive, children_of, scripted_app, terminal
+
+from tests.terminal import Terminal, alive, children_of, scripted_app, terminal
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
