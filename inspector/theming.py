@@ -10,12 +10,16 @@ from textual.theme import Theme
 
 import themes
 
+_DEPTHS = {"256": 256, "standard": 16}
+"""Rich's names for terminals without truecolour -> the number of their colours."""
+
 
 def use_theme(app: App[Any], wanted: str) -> None:
     """Register all themes and use ``wanted``. Raises ThemeError."""
-    spec = themes.resolve(wanted)
+    depth = _DEPTHS.get(app.console.color_system or "")
+    spec = themes.resolve(wanted).in_colors(depth)
     for name in themes.names():
-        app.register_theme(Theme(**themes.load(name).textual_kwargs()))
+        app.register_theme(Theme(**themes.load(name).in_colors(depth).textual_kwargs()))
     app.register_theme(Theme(**spec.textual_kwargs()))
     app.theme = spec.name
     heed_no_color(app)

@@ -7,12 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.color import Color as RichColor
+from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS
 from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.theme import Theme
 from textual.widgets import Static
 
 import themes
+from inspector.theming import use_theme
 
 SHIPPED = themes.names()
 TRUECOLOR = [name for name in SHIPPED if not themes.load(name).ansi]
@@ -147,6 +151,46 @@ def test_surprisal_rises_in_equal_steps_away_from_the_background(name):
     assert all(abs(step - mean) < 0.25 * mean for step in steps), steps
     away = [contrast(shade, spec.colors["background"]) for shade in shades]
     assert away == sorted(away)
+
+
+SYSTEMS = {256: ColorSystem.EIGHT_BIT, 16: ColorSystem.STANDARD}
+
+
+def quantised(color: str, depth: int) -> str:
+    """The colour that Rich, and so Textual, has such a terminal show."""
+    shown = RichColor.parse(color).downgrade(SYSTEMS[depth])
+    return "#{:02x}{:02x}{:02x}".format(*shown.get_truecolor())
+
+
+@pytest.mark.parametrize("depth", themes.DEPTHS)
+@pytest.mark.parametrize("name", TRUECOLOR)
+def test_d3_surprisal_levels_stay_apart_in_fewer_colours(name, depth):
+    spec = themes.load(name).in_colors(depth)
+    shades = [quantised(spec.variables[key], depth) for key in SHADES]
+    ground = quantised(spec.colors["background"], depth)
+    text = quantised(spec.colors["foreground"], depth)
+    assert len({ground, *shades}) == len(SHADES) + 1
+    # What is just seen is about 0.02.
+    assert all(distance(*pair) > 0.03 for pair in itertools.pairwise([ground, *shades]))
+    least = TEXT[name] - 0.5 if depth == 256 else 3.0
+    assert all(contrast(text, shade) >= least for shade in shades)
+    cursor = quantised(spec.variables["cursor-token"], depth)
+    assert cursor not in shades
+
+
+def test_d3_the_terminals_own_colours_stay_apart_too():
+    spec = themes.load("ansi-dark")
+    shades = [spec.variables[key] for key in SHADES]
+    assert len({spec.colors["background"], "ansi_black", *shades}) == len(SHADES) + 2
+
+
+@pytest.mark.parametrize(("system", "depth"), [("256", 256), ("standard", 16), ("truecolor", None)])
+def test_d3_an_app_takes_the_colours_that_its_terminal_has(system, depth):
+    app = App()
+    app.console._color_system = COLOR_SYSTEMS[system]
+    use_theme(app, "dark")
+    shown = app.available_themes["dark"].variables["surprisal-6"]
+    assert shown == themes.load("dark").in_colors(depth).variables["surprisal-6"]
 
 
 @pytest.mark.parametrize("name", TRUECOLOR)
@@ -385,7 +429,7 @@ def test_resolve_takes_a_name_or_a_file(tmp_path):
             'extends = "dark"\n"a\\u001b\\n" = 1',
             (
                 "'a\\x1b\\n': unknown key; known: name, description, extends, dark, ansi, "
-                "colors, variables, styles, textual"
+                "colors, variables, styles, textual, colors-256, colors-16"
             ),
         ),
     ],

@@ -29,13 +29,18 @@ A theme file::
 
     [textual]                  # optional: Textual's own variables
     border-blurred = "#292e35"
+
+    [colors-256]               # optional, and [colors-16]: instead, where a terminal has only so
+    surprisal-1 = "#262626"    # many colours, of which two shades might become one
 """
+
+from __future__ import annotations
 
 import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -138,7 +143,12 @@ _CSS_COLOR = re.compile(
     rf"({_HEX.pattern}|{'|'.join(_ANSI_COLORS)}|auto|transparent)( \d{{1,3}}%)?", re.IGNORECASE
 )
 _TOP_KEYS = ("name", "description", "extends", "dark", "ansi")
-_TABLES = ("colors", "variables", "styles", "textual")
+DEPTHS = (256, 16)
+"""Numbers of colours that a terminal without truecolour may have."""
+_TABLES = ("colors", "variables", "styles", "textual", *(f"colors-{depth}" for depth in DEPTHS))
+
+
+_SHORT = 12
 
 
 class ThemeError(ValueError):
@@ -161,6 +171,15 @@ class ThemeSpec:
     """A value for each of ``STYLES``."""
     textual: Mapping[str, str]
     """Some of Textual's own variables. A name with -style takes a text style, others a colour."""
+    fewer: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """By one of ``DEPTHS``: what replaces colours and variables that would look alike there."""
+
+    def in_colors(self, depth: int | None) -> ThemeSpec:
+        """The theme for a terminal with so many colours; None: with all of them."""
+        other = self.fewer.get(depth or 0, {})
+        colors = {name: other.get(name, value) for name, value in self.colors.items()}
+        variables = {name: other.get(name, value) for name, value in self.variables.items()}
+        return replace(self, colors=colors, variables=variables)
 
     def css_variables(self) -> dict[str, str]:
         """Our own variables and styles, by name."""
@@ -258,6 +277,7 @@ class _Reader:
             ),
             styles=self.styles(base.styles if base else {}),
             textual=self.textual(base.textual if base else {}),
+            fewer={depth: self.fewer(depth, base, ansi) for depth in DEPTHS},
         )
 
     def base(self) -> ThemeSpec | None:
@@ -272,7 +292,16 @@ class _Reader:
     def colors(
         self, table: str, keys: tuple[str, ...], base: Mapping[str, str], ansi: bool
     ) -> dict[str, str]:
-        colors = self.table(table, keys, base)
+        return self.checked(table, self.table(table, keys, base), ansi)
+
+    def fewer(self, depth: int, base: ThemeSpec | None, ansi: bool) -> dict[str, str]:
+        """What replaces colours where there are only so many; any of them may be left out."""
+        table = f"colors-{depth}"
+        given = self.strings(table)
+        self.check_known(f"{table}.", given, (*COLORS, *VARIABLES))
+        return {**(base.fewer[depth] if base else {}), **self.checked(table, given, ansi)}
+
+    def checked(self, table: str, colors: dict[str, str], ansi: bool) -> dict[str, str]:
         for key, value in colors.items():
             if ansi and value not in _ANSI_COLORS:
                 raise self.error(
@@ -355,4 +384,4 @@ def _suggest(wrong: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(wrong, known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(known)}" if len(known) <= len(COLORS) else ""
+    return f"; known: {', '.join(known)}" if len(known) <= _SHORT else ""
