@@ -2,15 +2,13 @@
 
     python bench/decode.py [--model MODEL] [--tokens 24] [--rounds 9] [--threads N]
 
-They take short turns in one process, so that whatever else the machine does meets them alike, and
-are compared round by round; what is shown is the median of the rounds. Who takes turns:
-``generate()`` as it comes (its own dtype, greedy), a bare loop of forward passes and argmax in the
-dtype that we chose, with transformers' own attention and cache, and the Stepper with every record
-kept: greedy like the others, and with the default sampling chain. The bare loop and the Stepper run
-the same weights in the same memory: two copies differ by a few per cent, by how their pages lie.
-The last line is one JSON object.
-
-torch is imported late, when opening our backend has settled how its threads wait: for all alike.
+They take short turns, so that whatever else the machine does meets them alike, and are compared
+round by round; what is shown is the median of the rounds. Who takes turns: ``generate()`` as its
+user runs it, in a process of its own with nothing of ours set (its own dtype, threads and greedy
+loop), a bare loop of forward passes and argmax in the dtype that we chose, with transformers' own
+layers, attention and cache, and the Stepper with every record kept: greedy like the others, and
+with the default sampling chain. The bare loop and the Stepper run the same weights in the same
+memory. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine import models
 from engine.backends import hf_cache, hf_open
 from engine.backends.base import Backend
+from engine.backends.hf_generate import Generate
+from engine.backends.openmp import SET_BY_US
 from engine.records import StepRecord
 from engine.sampling.chain import effective
 from engine.stepper import Stepper
@@ -61,13 +60,6 @@ class Contender:
         """This one's time over the other's: the median of the rounds' own ratios."""
         pairs = zip(self.rounds, other.rounds, strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
-
-
-def generate(model: Any, ids: list[int]) -> Callable[[int], list[float]]:
-    """transformers' own loop, told to go on past a stop token so that all do the same work."""
-    from engine.backends.hf_generate import generate_gaps
-
-    return partial(generate_gaps, model, ids)
 
 
 def bare(backend: HFBackend, ids: list[int]) -> Callable[[int], list[float]]:
@@ -174,22 +166,26 @@ def main() -> None:
     parser.add_argument("--model", help="hub id, folder or .gguf file (default: the default model)")
     parser.add_argument("--tokens", type=int, default=24, help="tokens a turn (default 24)")
     parser.add_argument("--rounds", type=int, default=9, help="turns each (default 9)")
+    parser.add_argument("--dtype", default="auto", help="ours (default: as a session would)")
     parser.add_argument("--threads", type=int, help="CPU threads (default: torch's own choice)")
     args = parser.parse_args()
     backend = hf_open.open_backend(
-        {"model": args.model, "device": "cpu", "threads": args.threads}, lambda *_: None
+        {"model": args.model, "device": "cpu", "dtype": args.dtype, "threads": args.threads},
+        lambda *_: None,
     )
-    resolved = models.resolve(args.model)
-    stored, tokenizer = models.load(resolved)
-    ids = list(tokenizer(PROMPT)["input_ids"])
+    ids = list(backend.tokenize(PROMPT, chat=False, system=None).ids)
+    rival = Generate(models.resolve(args.model).path, without=SET_BY_US)
     dtype = backend.facts.dtype
     contenders = [
-        Contender("generate", models.loaded_dtype(stored), generate(stored, ids)),
+        Contender("generate", rival.dtype, lambda tokens: rival.gaps(ids, tokens)),
         Contender("bare loop", dtype, bare(backend, ids)),
         Contender("stepper, greedy", dtype, stepper(backend, ids, {"temperature": 0.0})),
         Contender("stepper, sampling", dtype, stepper(backend, ids, {})),
     ]
-    measure(contenders, args.tokens, args.rounds)
+    try:
+        measure(contenders, args.tokens, args.rounds)
+    finally:
+        rival.close()
     report(backend, contenders, args)
 
 

@@ -8,11 +8,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
+from engine import models
 from engine.backends.base import BackendError
+from engine.backends.hf_generate import Generate, GenerateError
+from engine.backends.openmp import SET_BY_US
 from engine.commands import Measure, Open
 from engine.measurements import Ceilings, Contest, Measured
 from engine.model_facts import ModelFacts
-from engine.models import DTYPES
 from engine.progress import Progress
 from engine.roofline import measure_ceilings
 from engine.stepper import Stepper
@@ -38,12 +40,20 @@ def measure(stepper: Stepper, asked: Measure, opened: Open, progress: Progress) 
     Raises BackendError, ModelError (for a rival that cannot be had) and StepperError.
     """
     facts = stepper.backend.facts
-    rival = _rival(asked.rival, opened, facts, progress) if asked.rival else None
+    if asked.rival and opened.backend != "hf":
+        raise BackendError(f"{asked.rival} is for real models: backend {opened.backend} has none")
     progress("measuring", None, "memory bandwidth and matrix products")
     ceilings = _ceilings(facts, asked.seconds)
-    if rival is None:
+    if not asked.rival:
         return Measured(ceilings, None)
-    return Measured(ceilings, contest(stepper, rival, asked, progress))
+    try:
+        rival = _rival(opened, facts, progress)
+        try:
+            return Measured(ceilings, contest(stepper, rival, asked, progress))
+        finally:
+            rival.close()
+    except GenerateError as error:
+        raise BackendError(str(error)) from error
 
 
 def contest(stepper: Stepper, rival: Rival, asked: Measure, progress: Progress) -> Contest:
@@ -81,13 +91,22 @@ def our_gaps(stepper: Stepper, ids: Sequence[int], tokens: int) -> list[float]:
 def _ceilings(facts: ModelFacts, seconds: float) -> Ceilings:
     dtype = facts.dtype.split()[0]
     # Matrix products of a quantised model's integers are not what it computes with.
-    found = measure_ceilings(facts.device, dtype if dtype in DTYPES else "float32", seconds=seconds)
+    found = measure_ceilings(
+        facts.device, dtype if dtype in models.DTYPES else "float32", seconds=seconds
+    )
     return replace(found, device_name=facts.device_name)
 
 
-def _rival(name: str, opened: Open, facts: ModelFacts, progress: Progress) -> Rival:
-    if opened.backend != "hf":
-        raise BackendError(f"{name} is for real models: backend {opened.backend} has none")
-    from engine.backends.hf_generate import Generate
-
-    return Generate(opened.options, facts.device, progress)
+def _rival(opened: Open, facts: ModelFacts, progress: Progress) -> Generate:
+    """transformers' ``generate()`` with the model that ``opened`` names. Raises GenerateError."""
+    options = opened.options
+    resolved = models.resolve(
+        options.get("model"), progress, offline=bool(options.get("offline", False))
+    )
+    progress("load", None, "the model again, for generate() in a process of its own")
+    return Generate(
+        resolved.path,
+        facts.device,
+        trust_remote_code=bool(options.get("trust_remote_code", False)),
+        without=SET_BY_US,
+    )

@@ -11,12 +11,15 @@ KV_DTYPES = ("auto", "int8")
 
 @dataclass(frozen=True, slots=True)
 class DtypeTrial:
-    """One dtype tried at load: how fast, whether its answer can be trusted, or why not."""
+    """One dtype tried at load: how fast, whether its answer can be trusted, or why not.
+
+    ``step_ms`` is the median of whole decode steps; None where it was not measured.
+    """
 
     dtype: str
-    matvec_ms: float | None
     agrees: bool | None
     note: str
+    step_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,17 @@ without torch. A file that cannot be read, or an entry that makes no sense, coun
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from engine import machine_file
 from engine.measurements import Ceilings
 from engine.model_facts import ModelFacts
-from engine.plain_files import read_json
 from engine.prepared import cache_dir
 
 NAME = "ceilings.json"
@@ -53,7 +49,7 @@ def find(facts: ModelFacts, path: Path, now: datetime) -> Known | None:
     """
     wanted = _key(facts)
     best: Known | None = None
-    for entry in _entries(path):
+    for entry in machine_file.entries(path, SCHEMA):
         same = {name: entry.get(name) for name in wanted}
         exact = same == wanted
         if not exact and {**same, "torch": wanted["torch"]} != wanted:
@@ -68,20 +64,8 @@ def find(facts: ModelFacts, path: Path, now: datetime) -> Known | None:
 
 def save(facts: ModelFacts, ceilings: Ceilings, path: Path, now: datetime) -> None:
     """Keep the ceilings that were measured under a model of these facts. Raises OSError."""
-    key = _key(facts)
-    kept = [one for one in _entries(path) if {name: one.get(name) for name in key} != key]
-    entry = {**key, "measured": now.isoformat(timespec="seconds"), "ceilings": asdict(ceilings)}
-    text = json.dumps({"schema": SCHEMA, "entries": [*kept, entry]}, indent=1, allow_nan=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{NAME}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    found = {"measured": now.isoformat(timespec="seconds"), "ceilings": asdict(ceilings)}
+    machine_file.save(path, SCHEMA, _key(facts), found)
 
 
 def _key(facts: ModelFacts) -> dict[str, str | int]:
@@ -93,17 +77,6 @@ def _key(facts: ModelFacts) -> dict[str, str | int]:
         "threads": facts.threads if facts.device == "cpu" else 0,
         "torch": facts.versions.get("torch", ""),
     }
-
-
-def _entries(path: Path) -> list[Mapping[str, Any]]:
-    try:
-        data = read_json(path, 1 << 20)
-    except (OSError, ValueError):
-        return []
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        return []
-    entries = data.get("entries")
-    return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
 
 
 def _known(entry: Mapping[str, Any], exact: bool, now: datetime) -> Known | None:

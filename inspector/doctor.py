@@ -94,7 +94,7 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield "device", f"{facts.device_name} ({facts.device}), {facts.threads} threads"
     yield "dtype", f"{facts.dtype}: {facts.dtype_reason}"
     for trial in facts.dtype_trials:
-        time = "—" if trial.matvec_ms is None else f"{trial.matvec_ms:.2f} ms a pass (measured)"
+        time = "—" if trial.step_ms is None else f"{trial.step_ms:.1f} ms a decode step (measured)"
         verdict = {True: "agrees with float32", False: "out", None: "not checked"}[trial.agrees]
         yield f"  {trial.dtype}", f"{time}, {verdict}{': ' if trial.note else ''}{trial.note}"
     yield from _kv_cache(facts.kv_storage)

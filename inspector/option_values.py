@@ -21,7 +21,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "prefill_chunk": (1, _MANY),
 }
 """Options that are whole numbers, and the least and most of each."""
-DTYPES = ("auto", "float32", "float16", "bfloat16")
+DTYPES = ("auto", "measure", "float32", "float16", "bfloat16")
 WORDS: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "kv_dtype": KV_DTYPES}
 """Options that are one of a few words."""
 _SHOWN = 40

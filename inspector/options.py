@@ -57,7 +57,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="M", help="hub id, folder or .gguf file")
     group.add_argument("--device", default=None, metavar="D", help="auto, cpu, cuda, cuda:1, mps")
-    group.add_argument("--dtype", default=None, choices=DTYPES, help="default: measured")
+    group.add_argument(
+        "--dtype", default=None, choices=DTYPES, help="default: the fastest here, timed once"
+    )
     group.add_argument("--threads", type=number("threads"), default=None, help="CPU threads")
     group.add_argument("--trust-remote-code", action="store_true", help="run the model's own code")
     add_kv_options(parser)

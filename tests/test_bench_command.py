@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 
 from engine import measure as measuring
 from engine import roofline
+from engine.backends import openmp
 from engine.backends.base import BackendError
+from engine.backends.hf_generate import Generate, GenerateError
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import Measure, Open, Step, Submit
 from engine.measurements import Ceilings, Contest, Measured
@@ -168,17 +171,71 @@ def test_a_script_has_no_rival() -> None:
         measuring.measure(scripted(), asked, Open("scripted"), lambda *_: None)
 
 
-def test_generate_does_the_same_work_past_a_stop_token() -> None:
-    from engine.backends.hf_generate import generate_gaps
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tiny model that would stop at its first greedy token."""
     from tests import tiny_models
 
     model = tiny_models.llama()
     first = int(model.generate(input_ids(model, [5, 6]), max_new_tokens=1, do_sample=False)[0, -1])
     model.generation_config.eos_token_id = first
-    gaps = generate_gaps(model, [5, 6], 6)
-    assert len(gaps) == 5
-    assert min(gaps) > 0
-    assert model.generation_config.eos_token_id == first
+    model.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_generate_does_the_same_work_past_a_stop_token(folder: Path) -> None:
+    with closing(Generate(folder)) as rival:
+        assert rival.dtype == "float32"
+        for tokens in (6, 3):
+            gaps = rival.gaps([5, 6], tokens)
+            assert len(gaps) == tokens - 1
+            assert min(gaps) > 0
+
+
+def test_e4_generate_runs_with_nothing_of_ours_set(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E4: its own process, the user's environment, no module of ours."""
+    seen = tmp_path / "seen.json"
+    spy = tmp_path / "spy"
+    spy.mkdir()
+    # Python runs this at start in every process that has the folder on its path.
+    (spy / "sitecustomize.py").write_text(
+        "import atexit, json, os, sys\n"
+        f"atexit.register(lambda: json.dump([dict(os.environ), list(sys.modules)], open({str(seen)!r}, 'w')))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(spy))
+    monkeypatch.delenv(openmp.SPINCOUNT, raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setattr(openmp, "SET_BY_US", [])
+    monkeypatch.setenv("MINE", "the user's")
+    openmp.limit_spin()
+    rival = Generate(folder, without=openmp.SET_BY_US)
+    rival.gaps([5, 6], 2)
+    stdin = rival._process.stdin
+    assert stdin is not None
+    stdin.close()
+    rival._process.wait(60)
+    environment, modules = json.loads(seen.read_text())
+    assert openmp.SPINCOUNT not in environment
+    assert environment["MINE"] == "the user's"
+    ours = {"engine", "inspector", "sessions", "themes", "base", "hf"}
+    assert not ours & {name.partition(".")[0] for name in modules}
+
+
+def test_a_rival_that_cannot_load_says_why_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "nothing"}')
+    with pytest.raises(GenerateError, match=r"^generate\(\) ended: .*") as caught:
+        Generate(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rival_that_ends_between_turns_says_so(folder: Path) -> None:
+    rival = Generate(folder)
+    rival._process.kill()
+    rival._process.wait()
+    with pytest.raises(GenerateError, match=r"^generate\(\) ended: "):
+        rival.gaps([5, 6], 3)
 
 
 def input_ids(model: Any, ids: list[int]) -> Any:

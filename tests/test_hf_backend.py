@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,11 +20,11 @@ from engine.backends import (
     hf_layers,
     hf_wide,
     open_backend,
-    openmp,
 )
 from engine.backends.base import BackendError
 from engine.backends.hf import HFBackend
 from engine.backends.hf_pool import KVOptions
+from engine.kv.cache import PooledCache
 from engine.records import Origin
 from engine.sampling.chain import effective
 from engine.stepper import Stepper
@@ -571,6 +570,11 @@ def test_layers_of_an_accelerator_are_timed_by_its_own_clock() -> None:
     assert len(timer.times()) == 3
 
 
+def _pool(backend: HFBackend) -> PooledCache:
+    assert backend.pool is not None
+    return backend.pool
+
+
 def _raising(error: BaseException) -> Callable[..., Any]:
     def forward(*_: Any, **__: Any) -> Any:
         raise error
@@ -597,7 +601,7 @@ def test_a_failed_pass_is_one_line_and_leaves_the_run_as_it_was(
     llama.rollback(1)
     with monkeypatch.context() as patch:
         # The first layer has read the token by then, the last has not.
-        patch.setattr(llama._parts.model.model.layers[2].mlp, "forward", _raising(error))
+        patch.setattr(_pool(llama).layers[2], "update", _raising(error))
         with pytest.raises(BackendError) as caught:
             llama.decode(4)
     assert str(caught.value).startswith(message)
@@ -615,9 +619,7 @@ def test_an_interrupt_in_a_pass_is_passed_on_and_leaves_the_run_as_it_was(
 ) -> None:
     llama.prefill(IDS)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            llama._parts.model.model.layers[2].mlp, "forward", _raising(KeyboardInterrupt())
-        )
+        patch.setattr(_pool(llama).layers[2], "update", _raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             llama.decode(4)
     assert llama.length == len(IDS)
@@ -674,130 +676,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_converting_is_loading_in_that_dtype(folder: Path, dtype: str) -> None:
-    loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
-    converted = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    hf_dtype.convert(converted, dtype)
-    theirs, ours = loaded.state_dict(), converted.state_dict()
-    assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
-    # The frequencies of the rotary embedding are no weights: half precision would put far
-    # positions out.
-    buffers = dict(converted.named_buffers())
-    assert buffers["model.rotary_emb.inv_freq"].dtype == torch.float32
-    prompt = torch.tensor([IDS])
-    assert torch.equal(loaded(prompt).logits, converted(prompt).logits)
-    assert converted.lm_head.weight is converted.model.embed_tokens.weight
-
-
-def measuring(monkeypatch: pytest.MonkeyPatch, **ms: float | None) -> None:
-    monkeypatch.setattr(hf_dtype, "measure", lambda *_: dict(ms))
-
-
-def test_the_fastest_dtype_that_agrees_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring(monkeypatch, float32=52.0, float16=18.1, bfloat16=39.04)
-    choice = hf_dtype.choose(tiny_models.llama(), tiny_models.tokenizer(), IDS)
-    assert choice.dtype == "float16"
-    assert choice.reason == (
-        "float16: fastest of 3 measured (18.1 ms against 39.0 bfloat16, 52.0 float32 "
-        "for one pass's matrix-vector products)"
-    )
-    notes = {trial.dtype: (trial.matvec_ms, trial.agrees, trial.note) for trial in choice.trials}
-    assert notes == {
-        "float32": (52.0, True, "the reference"),
-        "float16": (18.1, True, "same top token as float32 on a short prompt"),
-        "bfloat16": (39.04, None, "slower, so not compared"),
-    }
-
-
-def test_a_dtype_that_overflows_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring(monkeypatch, float32=52.0, float16=18.0, bfloat16=39.0)
-    model = tiny_models.llama()
-    with torch.no_grad():
-        model.lm_head.weight *= 1e5  # float16 ends at 65504
-    choice = hf_dtype.choose(model, tiny_models.tokenizer(), IDS)
-    assert choice.dtype == "bfloat16"
-    assert choice.reason.startswith("bfloat16: fastest that can be trusted of 3 measured (39.0 ms")
-    assert "float16 is out: its logits on a short prompt are not finite" in choice.reason
-    assert choice.trials[1].agrees is False
-
-
-def with_a_rival(closeness: float) -> Any:
-    """A model with a row in its head that is nearly, but not quite, as good as the best one."""
-    model = tiny_models.llama()
-    with torch.no_grad():
-        head = model.lm_head.weight
-        best = int(model(torch.tensor([IDS])).logits[0, -1].argmax())
-        head[[0, best]] = head[[best, 0]]
-        head[1] = head[0]
-        head[0] *= 1 - closeness
-    return model
-
-
-def top(model: Any, dtype: str) -> int:
-    hf_dtype.convert(model, dtype)
-    with torch.inference_mode():
-        return int(model(torch.tensor([IDS])).logits[0, -1].argmax())
-
-
-def test_a_dtype_with_another_answer_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring(monkeypatch, float32=52.0, float16=39.0, bfloat16=18.0)
-    # Close enough for bfloat16's 8 bits to mix the two up, and not for float16's 11.
-    closeness = next(
-        close
-        for close in (4e-3, 3e-3, 2e-3, 1e-3)
-        if top(with_a_rival(close), "bfloat16") == 0 and top(with_a_rival(close), "float16") == 1
-    )
-    choice = hf_dtype.choose(with_a_rival(closeness), tiny_models.tokenizer(), IDS)
-    assert choice.dtype == "float16"
-    out = 'bfloat16 is out: its top token on a short prompt is "<unk>", float32\'s is "<bos>"'
-    assert choice.reason.endswith(out)
-
-
-def test_a_dtype_that_this_cpu_cannot_multiply_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    measuring(monkeypatch, float32=52.0, float16=None, bfloat16=60.0)
-    choice = hf_dtype.choose(tiny_models.llama(), tiny_models.tokenizer(), IDS)
-    assert choice.dtype == "float32"
-    assert choice.reason.startswith("float32: fastest of 2 measured (52.0 ms against 60.0 bfloat16")
-    assert choice.trials[1].note == "there is no such product on this CPU"
-
-
-def test_without_memory_to_compare_a_dtype_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring(monkeypatch, float32=52.0, float16=18.0, bfloat16=39.0)
-    choice = hf_dtype.choose(tiny_models.llama(), tiny_models.tokenizer(), IDS, free=1000)
-    assert choice.dtype == "float32"
-    assert "not enough memory to compare it with float32" in choice.reason
-
-
-def test_the_trial_leaves_the_model_as_it_was() -> None:
-    model = tiny_models.llama()
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    hf_dtype.choose(model, tiny_models.tokenizer(), IDS)
-    after = model.state_dict()
-    assert all(torch.equal(after[name], before[name]) for name in before)
-
-
-@pytest.mark.parametrize("build", [tiny_models.llama, tiny_models.gpt2])
-def test_every_matrix_of_a_pass_is_measured_the_head_too(build: Callable[[], Any]) -> None:
-    found = hf_dtype.matrices(build())
-    shapes = {tuple(weight.shape) for weight in found}
-    assert (VOCAB, 32) in shapes
-    assert len(found) == (3 * 7 if build is tiny_models.llama else 2 * 4) + 1
-    figures = hf_dtype.measure(build())
-    assert all(ms is not None and ms > 0 for ms in figures.values())
-
-
-def test_a_sample_holds_every_shape_and_is_spread_over_the_layers() -> None:
-    small, large = torch.zeros(10, 10), torch.zeros(20, 50)
-    weights = [small, large] * 10
-    picked = hf_dtype._sample(weights, 5500)
-    assert [tuple(one.shape) for one in picked] == [(10, 10)] * 5 + [(20, 50)] * 5
-    assert len(hf_dtype._sample(weights, 10**9)) == 20
-    assert len(hf_dtype._sample(weights, 1)) == 2
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("build", [tiny_models.llama, tiny_models.gpt2])
 def test_widened_products_are_the_plain_ones(build: Callable[[], Any], dtype: Any) -> None:
@@ -835,40 +713,6 @@ def test_a_long_pass_is_widened_where_that_is_faster(monkeypatch: pytest.MonkeyP
     assert (backend.prefill(IDS).logits == short).all()
 
 
-def test_threads_sleep_soon_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
-        monkeypatch.delenv(name, raising=False)
-    openmp.settle()
-    assert os.environ["GOMP_SPINCOUNT"] == openmp.SPINS
-    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
-    openmp.settle()
-    assert os.environ["GOMP_SPINCOUNT"] == "7"
-    monkeypatch.delenv("GOMP_SPINCOUNT")
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    openmp.settle()
-    assert "GOMP_SPINCOUNT" not in os.environ
-
-
-@pytest.mark.parametrize("loads", [0, 3])
-def test_a_trial_on_a_busy_machine_keeps_to_one_thread(
-    monkeypatch: pytest.MonkeyPatch, loads: int
-) -> None:
-    seen: list[int] = []
-
-    def measure(*_: Any) -> dict[str, float | None]:
-        seen.append(torch.get_num_threads())
-        return {"float32": 10.0, "float16": 20.0, "bfloat16": 30.0}
-
-    monkeypatch.setattr(hf_dtype, "measure", measure)
-    monkeypatch.setattr(hf_dtype, "is_busy", lambda _: bool(loads))
-    torch.set_num_threads(2)
-    choice = hf_dtype.choose(tiny_models.llama(), tiny_models.tokenizer(), IDS)
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(1)
-    assert seen == [1 if loads else 2]
-    assert choice.reason.endswith("on one thread, as the machine was busy") == bool(loads)
-
-
 # --- opening ------------------------------------------------------------------------------------
 
 
@@ -885,8 +729,8 @@ def test_a_folder_opens_quietly_and_says_where_it_is(
     assert facts.name == folder.name
     assert facts.identity
     assert facts.has_chat_template
-    assert len(facts.dtype_trials) == 3
-    assert facts.dtype_reason.startswith(f"{facts.dtype}: ")
+    assert facts.dtype == "float32"
+    assert facts.dtype_reason.startswith("float32: as stored; too small a model")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ _COMMON: dict[str, Any] = {
     "eos_token_id": EOS,
     "initializer_range": 0.3,
 }
-_DECODER: dict[str, Any] = {
+DECODER: dict[str, Any] = {
     **_COMMON,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -62,35 +62,35 @@ _DECODER: dict[str, Any] = {
 
 def llama(**more: Any) -> Any:
     """Grouped-query attention: four query heads on two key/value heads."""
-    return _built(transformers.LlamaForCausalLM, transformers.LlamaConfig(**{**_DECODER, **more}))
+    return built(transformers.LlamaForCausalLM, transformers.LlamaConfig(**{**DECODER, **more}))
 
 
 def gpt2() -> Any:
     """Learned positions, and linear layers stored the other way round."""
     config = transformers.GPT2Config(**_COMMON, n_embd=32, n_layer=2, n_head=4, n_positions=64)
-    return _built(transformers.GPT2LMHeadModel, config)
+    return built(transformers.GPT2LMHeadModel, config)
 
 
 def qwen3() -> Any:
     """Heads wider than hidden / heads."""
-    return _built(transformers.Qwen3ForCausalLM, transformers.Qwen3Config(**_DECODER, head_dim=16))
+    return built(transformers.Qwen3ForCausalLM, transformers.Qwen3Config(**DECODER, head_dim=16))
 
 
 def gemma3() -> Any:
     """Two layers that see four positions, and one that sees all."""
     config = transformers.Gemma3TextConfig(
-        **_DECODER,
+        **DECODER,
         head_dim=8,
         sliding_window=4,
         layer_types=["sliding_attention", "sliding_attention", "full_attention"],
     )
-    return _built(transformers.Gemma3ForCausalLM, config)
+    return built(transformers.Gemma3ForCausalLM, config)
 
 
 def mistral() -> Any:
     """Every layer sees four positions."""
-    config = transformers.MistralConfig(**_DECODER, head_dim=8, sliding_window=4)
-    return _built(transformers.MistralForCausalLM, config)
+    config = transformers.MistralConfig(**DECODER, head_dim=8, sliding_window=4)
+    return built(transformers.MistralForCausalLM, config)
 
 
 def mamba() -> Any:
@@ -98,13 +98,13 @@ def mamba() -> Any:
     config = transformers.MambaConfig(
         **_COMMON, hidden_size=32, num_hidden_layers=2, state_size=8, conv_kernel=4
     )
-    return _built(transformers.MambaForCausalLM, config)
+    return built(transformers.MambaForCausalLM, config)
 
 
 def deepseek() -> Any:
     """Multi-head latent attention: one small vector a position is kept for all heads."""
     config = transformers.DeepseekV3Config(
-        **{**_DECODER, "num_hidden_layers": 2, "num_key_value_heads": 4},
+        **{**DECODER, "num_hidden_layers": 2, "num_key_value_heads": 4},
         moe_intermediate_size=16,
         n_shared_experts=1,
         n_routed_experts=4,
@@ -118,7 +118,7 @@ def deepseek() -> Any:
         qk_nope_head_dim=8,
         v_head_dim=8,
     )
-    return _built(transformers.DeepseekV3ForCausalLM, config)
+    return built(transformers.DeepseekV3ForCausalLM, config)
 
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -126,7 +126,8 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def _built(kind: Any, config: Any) -> Any:
+def built(kind: Any, config: Any) -> Any:
+    """A model of class ``kind`` with random weights, the same at each call."""
     torch.manual_seed(0)
     return kind(config).eval()
 

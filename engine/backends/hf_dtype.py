@@ -1,12 +1,10 @@
-"""Which dtype this CPU runs a model fastest in, by measuring; and whether its answers hold."""
+"""Choose the dtype that a CPU runs a model in, from timed decode steps; convert a model to it."""
 
 from __future__ import annotations
 
-import math
 import re
-import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +14,8 @@ from engine.model_facts import DtypeTrial
 from engine.text import quote
 
 TRIED = ("float32", "float16", "bfloat16")
-_SAMPLE = 150_000_000
-"""Most weights that the trial multiplies with: more than any cache holds, less than a second."""
-_ROUNDS, _FEWEST, _SECONDS = 6, 2, 0.6
-"""Rounds of the trial: all of them, or after the fewest those that begin within the seconds."""
-_WORTH_THREADS = 100_000
-"""Numbers in a matrix from which on several threads are of use."""
-_HOPELESS = 20.0
-"""A dtype this many times slower than the best in its first round is not measured again."""
+BETTER = 1.05
+"""How many times faster another dtype must be than the one in use to take its place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,149 +38,73 @@ def matrices(model: Any) -> list[Any]:
     return [weight for weight in found if weight.is_floating_point()]
 
 
-def _sample(found: Sequence[Any], limit: int) -> list[Any]:
-    """At most about ``limit`` elements of ``found``: of every shape, and evenly over the layers."""
-    groups: defaultdict[tuple[int, ...], list[Any]] = defaultdict(list)
-    for weight in found:
-        groups[tuple(weight.shape)].append(weight)
-    share = min(1.0, limit / max(1, sum(weight.numel() for weight in found)))
-    picked = []
-    for group in groups.values():
-        count = max(1, math.floor(len(group) * share))
-        picked += [group[index * len(group) // count] for index in range(count)]
-    return picked
+def choose(
+    model: Any,
+    tokenizer: Any,
+    ids: Sequence[int],
+    rounds: Mapping[str, Sequence[float] | None],
+    *,
+    kept: str = "float32",
+    free: int | None = None,
+) -> Choice:
+    """The fastest dtype whose answer to the prompt ``ids`` is float32's; ``kept`` when in doubt.
 
-
-def measure(model: Any, free: int | None = None) -> dict[str, float | None]:
-    """Milliseconds of one pass's matrix-vector products in each dtype; None where it cannot.
-
-    ``model`` holds float32 weights on the CPU. Rounds of the dtypes take turns, each going through
-    all layers, so that no weight is still in a cache when its turn comes again. Every product
-    counts by its best round: on a busy machine some of any round's products are interrupted. Only
-    the sampled weights are copied, within a quarter of the ``free`` bytes; the figure is scaled up
-    from them.
+    ``model`` holds float32 weights on the CPU and is left as it is. ``rounds`` are milliseconds of
+    a decode step, round by round as they were taken in turns; None where the model does not run in
+    a dtype. Another dtype than ``kept`` has to win by ``BETTER``, in the median of the rounds' own
+    ratios. Dtypes are compared with float32 from the fastest on, each with a 16-bit copy of the
+    weights; one for whose copy there are not ``free`` bytes is out.
     """
-    found = matrices(model)
-    limit = _SAMPLE if free is None else min(_SAMPLE, free // 16)
-    picked = _sample(found, limit)
-    if not picked:
-        return dict.fromkeys(TRIED)
-    scale = sum(weight.numel() for weight in found) / sum(weight.numel() for weight in picked)
-    best: dict[str, list[float]] = {}
-    with torch.inference_mode():
-        work = {name: _products(picked, getattr(torch, name)) for name in TRIED}
-        began = time.perf_counter()
-        for round_ in range(_ROUNDS):
-            if round_ >= _FEWEST and time.perf_counter() - began > _SECONDS:
-                break
-            for name in list(work):
-                times = _timed(work[name])
-                if times is None:  # this build of torch has no such product on this CPU
-                    del work[name]
-                elif name not in best:
-                    best[name] = times
-                else:
-                    best[name] = [min(pair) for pair in zip(best[name], times, strict=True)]
-            if round_ == 0:
-                fastest = min((sum(times) for times in best.values()), default=0.0)
-                for name, times in best.items():
-                    if sum(times) > _HOPELESS * fastest:
-                        del work[name]
-    return {name: sum(best[name]) * scale if name in best else None for name in TRIED}
+    times = {name: statistics.median(of) for name in TRIED if (of := rounds.get(name))}
+    trials = {name: _trial(name, times.get(name)) for name in TRIED}
+    out: list[str] = []
+    for name in _order(rounds, times, kept):
+        agrees, note = _compare(model, tokenizer, ids, name, free)
+        trials[name] = replace(trials[name], agrees=agrees, note=note)
+        if agrees:
+            break
+        out.append(f"{name} is out: {note}")
+    else:
+        name = "float32"
+    return Choice(name, _reason(name, times, out), tuple(trials.values()))
 
 
-def _products(picked: Sequence[Any], dtype: Any) -> list[tuple[Any, Any]]:
-    return [
-        (weight.to(dtype), torch.full((1, 1, weight.shape[1]), 0.01, dtype=dtype))
-        for weight in picked
-    ]
+def _trial(name: str, ms: float | None) -> DtypeTrial:
+    if name == "float32":
+        return DtypeTrial(name, True, "the reference", ms)
+    note = "the model does not run in it on this CPU" if ms is None else "not clearly faster"
+    return DtypeTrial(name, None, f"{note}, so not compared", ms)
 
 
-def _timed(products: Sequence[tuple[Any, Any]]) -> list[float] | None:
-    """Milliseconds of each product; None where torch refuses one."""
-    times = []
-    try:
-        for weight, vector in products:
-            start = time.perf_counter()
-            torch.nn.functional.linear(vector, weight)
-            times.append((time.perf_counter() - start) * 1000)
-    except RuntimeError:
-        return None
-    return times
+def _order(
+    rounds: Mapping[str, Sequence[float] | None], times: Mapping[str, float], kept: str
+) -> list[str]:
+    """Dtypes in the order in which they are taken if their answers hold, up to float32."""
+    faster = sorted((name for name in times if _wins(rounds, name, kept)), key=times.__getitem__)
+    order = [*faster, kept] if kept == "float32" else [*faster, kept, "float32"]
+    return order[: order.index("float32") + 1]
 
 
-def is_busy(model: Any) -> bool:
-    """Whether other work keeps torch's threads from running side by side just now.
+def _wins(rounds: Mapping[str, Sequence[float] | None], name: str, over: str) -> bool:
+    """Whether ``name`` is clearly faster than ``over``: round for round, and best against best.
 
-    A product ends when its slowest thread does, so one that is kept waiting for a core makes it
-    take up to a hundred times as long: a trial would then measure the waiting. The sign of it is
-    that a product is slower on all threads than on one.
+    A round that something else on the machine has disturbed decides neither.
     """
-    threads = torch.get_num_threads()
-    weights = sorted(matrices(model), key=lambda one: one.numel())
-    if threads == 1 or not weights or weights[-1].numel() < _WORTH_THREADS:
+    ours, theirs = rounds.get(name), rounds.get(over)
+    if name == over or not ours:
         return False
-    # float16 products are plain loops, which every thread takes an equal share of.
-    product = _products([weights[len(weights) // 2]], torch.float16)
-    with torch.inference_mode():
-        together = sorted(_timed(product * 40) or [0.0])[:-2]
-        torch.set_num_threads(1)
-        try:
-            alone = min(_timed(product * 8) or [0.0])
-        finally:
-            torch.set_num_threads(threads)
-    return sum(together) / len(together) > 1.5 * alone
-
-
-def choose(model: Any, tokenizer: Any, ids: Sequence[int], free: int | None = None) -> Choice:
-    """Measure, then take the fastest dtype whose answer to the prompt ``ids`` is float32's.
-
-    ``model`` holds float32 weights on the CPU and is left as it is. Dtypes are compared from the
-    fastest on and only until one agrees; each comparison needs a 16-bit copy of the weights, and
-    is left out (which rules the dtype out) when that is more than the ``free`` bytes. On a busy
-    machine all this is done on one thread, which the reason mentions.
-    """
-    if not is_busy(model):
-        return _choose(model, tokenizer, ids, free)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        choice = _choose(model, tokenizer, ids, free)
-    finally:
-        torch.set_num_threads(threads)
-    return replace(choice, reason=f"{choice.reason}; on one thread, as the machine was busy")
-
-
-def _choose(model: Any, tokenizer: Any, ids: Sequence[int], free: int | None) -> Choice:
-    measured = measure(model, free)
-    order = sorted(
-        (name for name in TRIED if measured[name] is not None),
-        key=lambda name: measured[name] or 0.0,
-    )
-    unasked = "slower, so not compared"
-    outcome = {name: DtypeTrial(name, measured[name], None, unasked) for name in TRIED}
-    outcome["float32"] = DtypeTrial("float32", measured["float32"], True, "the reference")
-    for name in TRIED:
-        if measured[name] is None:
-            note = "there is no such product on this CPU" if matrices(model) else "nothing to time"
-            outcome[name] = DtypeTrial(name, None, None, note)
-    chosen = "float32"
-    for name in order:
-        if name != "float32":
-            agrees, note = _compare(model, tokenizer, ids, name, free)
-            outcome[name] = DtypeTrial(name, measured[name], agrees, note)
-            if not agrees:
-                continue
-        chosen = name
-        break
-    trials = tuple(outcome[name] for name in TRIED)
-    return Choice(chosen, _reason(chosen, order, trials), trials)
+    if not theirs:
+        return True
+    ratios = [slow / fast for fast, slow in zip(ours, theirs, strict=False)]
+    return min(statistics.median(ratios), min(theirs) / min(ours)) >= BETTER
 
 
 def _compare(
     model: Any, tokenizer: Any, ids: Sequence[int], name: str, free: int | None
 ) -> tuple[bool | None, str]:
     """Whether the model in dtype ``name`` gives finite logits with float32's top token."""
+    if name == "float32":
+        return True, "the reference"
     parameters = dict(model.named_parameters())
     needed = sum(parameter.numel() for parameter in parameters.values()) * 2
     if free is not None and needed > free:
@@ -208,18 +124,18 @@ def _compare(
     return True, "same top token as float32 on a short prompt"
 
 
-def _reason(chosen: str, order: Sequence[str], trials: Sequence[DtypeTrial]) -> str:
-    """Such as ``float16: fastest of 3 measured (9.7 ms against 19.4 bfloat16, ...)``."""
-    by_name = {trial.dtype: trial for trial in trials}
-    if not order:
-        return f"{chosen}: nothing to measure, the model has no matrix-vector products"
-    figures = [f"{by_name[name].matvec_ms:.1f} {name}" for name in order if name != chosen]
-    first = f"{by_name[chosen].matvec_ms:.1f} ms"
-    against = f"{first} against {', '.join(figures)}" if figures else first
-    why = f"{against} for one pass's matrix-vector products"
-    out = [f"{name} is out: {by_name[name].note}" for name in order[: order.index(chosen)]]
-    rank = "fastest" if not out else "fastest that can be trusted"
-    return "; ".join([f"{chosen}: {rank} of {len(order)} measured ({why})", *out])
+def _reason(chosen: str, times: Mapping[str, float], out: Sequence[str]) -> str:
+    """Such as ``float16: 31.0 ms a decode step (38.2 float32, 40.1 bfloat16), measured``."""
+    if chosen not in times:
+        return "; ".join([f"{chosen}: no decode step could be timed", *out])
+    others = sorted((ms, name) for name, ms in times.items() if name != chosen)
+    figures = ", ".join(f"{ms:.1f} {name}" for ms, name in others)
+    said = [
+        f"{chosen}: {times[chosen]:.1f} ms a decode step{figures and f' ({figures})'}, measured"
+    ]
+    if others and others[0][0] < times[chosen] and not out:
+        said.append(f"another has to be {BETTER - 1:.0%} faster")
+    return "; ".join([*said, *out])
 
 
 def _kept_wide(model: Any, dtype: Any) -> re.Pattern[str] | None:

@@ -5,13 +5,15 @@ torch is imported only once opening has begun, so that its seconds count as load
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from engine import models
 from engine.backends.base import BackendError
-from engine.backends.openmp import settle
+from engine.backends.openmp import limit_spin
 from engine.kv.blocks import LARGEST_BLOCK
 from engine.model_facts import KV_DTYPES, DtypeTrial
 from engine.model_folder import read_object
@@ -21,6 +23,7 @@ from engine.weights import available_memory, stored_weights, weights_bytes
 
 if TYPE_CHECKING:
     from engine.backends.hf import HFBackend
+    from engine.backends.hf_dtype import Choice
     from engine.backends.hf_pool import KVOptions
 
 
@@ -31,6 +34,8 @@ OPTIONS = (
 
 _ROOM = 1.2
 """Free memory that loading in float32 must leave untouched, as a factor on the weights."""
+_WORTH_TIMING = 20 << 20
+"""Bytes of weights in float32 below which a pass is nearly all overhead, whatever the dtype."""
 _ALIASES = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
 
 
@@ -38,16 +43,17 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> HFBackend:
     """Open a real model. Raises ModelError or BackendError, each one line.
 
     Options, all of them optional: ``model`` (hub id, folder or .gguf file), ``device`` (auto, cpu,
-    cuda, cuda:1, mps), ``dtype`` (auto, float32, float16, bfloat16), ``trust_remote_code``,
-    ``threads`` (of the CPU), ``offline``; ``cache`` (False: every step reads everything again),
-    ``block_size`` (positions), ``kv_budget`` (bytes), ``kv_dtype`` (auto, int8).
+    cuda, cuda:1, mps), ``dtype`` (auto, measure, float32, float16, bfloat16; see ``load``),
+    ``trust_remote_code``, ``threads`` (of the CPU), ``offline``; ``cache`` (False: every step
+    reads everything again), ``block_size`` (positions), ``kv_budget`` (bytes), ``kv_dtype`` (auto,
+    int8).
     """
     started = now_ms()
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise BackendError(f"unknown option {unknown[0]!r}; known: {', '.join(OPTIONS)}")
     progress("load", None, "starting torch")
-    settle()
+    limit_spin()
     import torch
 
     from engine.backends.hf import HFBackend
@@ -115,42 +121,71 @@ def load(
 ) -> Loaded:
     """Load ``resolved`` on ``device``. Raises ModelError.
 
-    ``auto`` takes the stored dtype on an accelerator, and on the CPU the dtype that is measured
-    to be fastest there. Loaded once: the trial converts what was loaded in float32.
+    ``auto`` takes the stored dtype on an accelerator, and on the CPU the dtype in which the
+    model's own decode steps are fastest: timed once, and kept for the next starts. ``measure`` is
+    ``auto`` that times them again.
     """
     dtype = _ALIASES.get(dtype, dtype)
-    measured = dtype == "auto" and device == "cpu"
-    obstacle = _obstacle(resolved) if measured else ""
-    wanted = "float32" if measured and not obstacle else dtype
-    model, tokenizer = models.load(
-        resolved, wanted, device, trust_remote_code=trust_remote_code, progress=progress
-    )
-    got = models.loaded_dtype(model)
-    if dtype != "auto":
-        note = models.dtype_note(dtype, model)
-        return Loaded(model, tokenizer, f"{got}: {note or 'asked for'}")
-    if not measured or obstacle:
-        return Loaded(model, tokenizer, f"{got}: as stored{obstacle and f'; {obstacle}'}")
-    progress("load", None, "measuring dtypes")
-    from engine.backends import hf_dtype
-    from engine.backends.hf_facts import probe_ids
 
-    ids = probe_ids(model, tokenizer, 5)
-    choice = hf_dtype.choose(model, tokenizer, ids, available_memory())
-    hf_dtype.convert(model, choice.dtype)
+    def loaded_in(wanted: str) -> tuple[Any, Any]:
+        return models.load(
+            resolved, wanted, device, trust_remote_code=trust_remote_code, progress=progress
+        )
+
+    if dtype not in ("auto", "measure"):
+        model, tokenizer = loaded_in(dtype)
+        note = models.dtype_note(dtype, model)
+        return Loaded(model, tokenizer, f"{models.loaded_dtype(model)}: {note or 'asked for'}")
+    obstacle = "" if device != "cpu" else _obstacle(resolved)
+    if device != "cpu" or obstacle:
+        model, tokenizer = loaded_in("auto")
+        reason = f"{models.loaded_dtype(model)}: as stored{obstacle and f'; {obstacle}'}"
+        return Loaded(model, tokenizer, reason)
+    from engine.backends import hf_dtype_kept
+
+    key, path = hf_dtype_kept.key_of(resolved.identity), hf_dtype_kept.default_path()
+    kept = hf_dtype_kept.find(path, key)
+    if kept is not None and dtype == "auto":
+        model, tokenizer = loaded_in(kept.dtype)
+        return Loaded(model, tokenizer, kept.reason, kept.trials)
+    model, tokenizer = loaded_in("float32")
+    progress("load", None, "timing decode steps in each dtype")
+    choice = _measured(model, tokenizer, kept.dtype if kept else "float32")
+    with contextlib.suppress(OSError):  # then the next start times them again
+        hf_dtype_kept.save(path, key, choice, datetime.now(UTC))
     return Loaded(model, tokenizer, choice.reason, choice.trials)
 
 
+def _measured(model: Any, tokenizer: Any, kept: str) -> Choice:
+    """Choose the dtype of ``model``, loaded in float32 on the CPU, and convert it to that."""
+    from engine.backends import hf_dtype
+    from engine.backends.hf_dtype_steps import time_steps
+    from engine.backends.hf_facts import probe_ids
+
+    ids = probe_ids(model, tokenizer, 5)
+    times = time_steps(model, ids, hf_dtype.TRIED, available_memory())
+    choice = hf_dtype.choose(
+        model, tokenizer, ids, times.rounds, kept=kept, free=available_memory()
+    )
+    if times.layers < times.of_layers:
+        part = f"estimated from {times.layers} of {times.of_layers} layers, for want of memory"
+        choice = replace(choice, reason=f"{choice.reason}; {part}")
+    hf_dtype.convert(model, choice.dtype)
+    return choice
+
+
 def _obstacle(resolved: models.ResolvedModel) -> str:
-    """Why the dtypes of a model cannot be tried out on this machine; empty where they can."""
+    """Why the dtypes of a model are not tried out on this machine; empty where they are."""
     config = read_object(resolved.path / "config.json")
     if config.get("quantization_config"):
         return "a quantised model is not converted"
-    needed = weights_bytes(stored_weights(resolved.path), "float32") * _ROOM
+    nbytes = weights_bytes(stored_weights(resolved.path), "float32")
+    if nbytes < _WORTH_TIMING:
+        return "too small a model for its dtype to matter"
     free = available_memory()
-    if free is not None and needed > free:
+    if free is not None and nbytes * _ROOM > free:
         return (
-            f"float32, to measure against, would need {needed / 1e9:.1f} GB "
+            f"float32, to measure against, would need {nbytes * _ROOM / 1e9:.1f} GB "
             f"and {free / 1e9:.1f} GB is free"
         )
     return ""

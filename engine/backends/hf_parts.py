@@ -12,6 +12,7 @@ import torch
 
 from engine import models
 from engine.backends import hf_facts
+from engine.backends.hf_fused import FusedDecoder, fused_of
 from engine.backends.hf_layers import Layer, find_layers
 from engine.backends.hf_rope import LengthScaledRope, length_scaled_rope
 from engine.backends.hf_wide import Widened, widened_of
@@ -25,7 +26,8 @@ class Parts:
     none. ``takes_positions``: generate() tells the model the position of each token, so it is told
     here as well. ``rope`` are rotary embeddings that depend on the length of the text, None where
     none do. ``last_only`` asks the model for the last position's logits alone; ``one`` is where a
-    single id goes in, shape (1, 1).
+    single id goes in, shape (1, 1). ``fused`` runs one position over a pool in fewer operations,
+    where the model has a shape that it knows.
     """
 
     model: Any
@@ -39,6 +41,7 @@ class Parts:
     layers: tuple[Layer, ...]
     widened: Widened | None
     one: torch.Tensor
+    fused: FusedDecoder | None
 
     @property
     def dtype(self) -> str:
@@ -46,7 +49,7 @@ class Parts:
 
     def release(self) -> None:
         """Free the model."""
-        self.model = self.widened = None
+        self.model = self.widened = self.fused = None
         self.layers = ()
         gc.collect()
         if self.device.type == "cuda":
@@ -69,6 +72,7 @@ def parts_of(model: Any) -> Parts:
         layers=find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers),
         widened=widened_of(model),
         one=torch.zeros((1, 1), dtype=torch.long, device=weight.device),
+        fused=fused_of(model),
     )
 
 

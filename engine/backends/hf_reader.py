@@ -180,7 +180,7 @@ class Reader:
             return replace(self.read(ids), layers_note="the model's layers could not be found")
         watch = stopwatch(self.parts.device.type, self.parts.synchronize)
         with LayerTimer(self.parts.layers, watch) as timer:
-            result = self.read(ids)
+            result = self.read(ids, fused=False)
         return replace(result, layers=timer.times())
 
     def check(self, ids: Sequence[int]) -> None:
@@ -212,13 +212,16 @@ class Reader:
             layers_note="its recurrent state is continued one position at a time",
         )
 
-    def read(self, ids: Sequence[int]) -> ForwardPass:
-        """One pass over ``ids``; over all before them too, where there is no cache of those."""
+    def read(self, ids: Sequence[int], *, fused: bool = True) -> ForwardPass:
+        """One pass over ``ids``; over all before them too, where there is no cache of those.
+
+        Without ``fused`` every module of the model is called, as its hooks want it.
+        """
         length = max(self._whole, len(self.ids) + len(ids))
         if self.parts.rope is None:
-            return self._read(ids)
+            return self._read(ids, fused)
         with self._in_variant(self._variant(length)) as stale, self.parts.rope.reading(length):
-            return self._read([*stale, *ids])
+            return self._read([*stale, *ids], fused)
 
     @contextlib.contextmanager
     def _in_variant(self, variant: bytes) -> Iterator[list[int]]:
@@ -243,7 +246,7 @@ class Reader:
                     pool.switch(before)
                 raise
 
-    def _read(self, ids: Sequence[int]) -> ForwardPass:
+    def _read(self, ids: Sequence[int], fused: bool) -> ForwardPass:
         again = self._own_ids if self.cache is None and self.pool is None else []
         count = len(again) + len(ids)
         # After a failed pass, a step is no ordinary one.
@@ -253,7 +256,11 @@ class Reader:
         started = now_ms()
         try:
             with torch.inference_mode(), self._over_pool(ids, count) as more:
-                logits, half = self._logits([*again, *ids] if again else ids, count, more)
+                if fused and count == 1 and self.pool is not None and self.parts.fused is not None:
+                    one, at = self.parts.one.fill_(ids[0]), more["position_ids"]
+                    logits, half = _in_main_memory(self.parts.fused(one, at, self.pool))
+                else:
+                    logits, half = self._logits([*again, *ids] if again else ids, count, more)
                 ms = now_ms() - started
                 self._check_finite(logits)
         except BaseException as error:
@@ -324,14 +331,19 @@ class Reader:
                 self.keywords[self.argument] = self.cache
         elif self.argument == "state":  # a new one comes out of every pass
             self.cache = self.keywords["state"] = output.state
-        last = last.cpu()
-        return last.float().numpy(), last.numpy() if last.dtype == torch.float16 else None
+        return _in_main_memory(last)
 
     def _check_finite(self, logits: FloatArray) -> None:
         # The largest is NaN if any is, and infinite if one is; minus infinity is a fair logit.
         if not np.isfinite(logits.max()):
             hint = "" if self.parts.dtype == "float32" else ": try --dtype float32"
             raise BackendError(f"the model's logits are not finite in {self.parts.dtype}{hint}")
+
+
+def _in_main_memory(logits: torch.Tensor) -> tuple[FloatArray, HalfArray | None]:
+    """``logits`` in float32, and in float16 too where they are that."""
+    logits = logits.cpu()
+    return logits.float().numpy(), logits.numpy() if logits.dtype == torch.float16 else None
 
 
 def explained(error: Exception, count: int) -> BackendError:

@@ -47,7 +47,7 @@ class PooledAttention:
 
     def __call__(
         self,
-        module: torch.nn.Module,
+        module: torch.nn.Module | None,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
@@ -128,6 +128,10 @@ class PooledAttention:
             return self._scratch.widened("key", key), self._scratch.widened("value", value)
         wide_key, wide_value = self._scratch.widened("both", both).unbind(0)
         return wide_key, wide_value
+
+
+ATTENTION = PooledAttention()
+"""What every model of this process attends with, once ``install`` was called for it."""
 
 
 def _capped(
@@ -216,7 +220,7 @@ def install(model: Any) -> bool:
     if model.config._attn_implementation != "sdpa":
         return bool(model.config._attn_implementation == NAME)
     if NAME not in AttentionInterface().valid_keys():
-        AttentionInterface.register(NAME, PooledAttention())
+        AttentionInterface.register(NAME, ATTENTION)
         AttentionMaskInterface.register(NAME, pooled_mask)
     model.set_attn_implementation(NAME)
     return bool(model.config._attn_implementation == NAME)

@@ -1,0 +1,60 @@
+"""Measurements of this machine, kept between starts as one JSON file of entries in a folder.
+
+Each entry is a flat object that says what it was measured for (machine, device, threads, ...) and
+what came out. A file that cannot be read, or an entry that is no object, counts as not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.plain_files import read_json
+
+_LARGEST = 1 << 20
+"""Bytes of a file that is read."""
+
+
+def entries(path: Path, schema: int) -> list[Mapping[str, Any]]:
+    """The entries of the file at ``path``; empty where it is missing, damaged or of another
+    ``schema``."""
+    try:
+        data = read_json(path, _LARGEST)
+    except (OSError, ValueError):
+        return []
+    if not isinstance(data, dict) or data.get("schema") != schema:
+        return []
+    found = data.get("entries")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def matches(entry: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
+    """Whether ``entry`` was measured for exactly what ``key`` says."""
+    return all(entry.get(name) == value for name, value in key.items())
+
+
+def save(path: Path, schema: int, key: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Put ``found`` into the file under ``key``, in place of an older entry for the same.
+
+    Written beside and moved into place, so that a reader never sees half a file. Raises OSError.
+    """
+    kept: Sequence[Mapping[str, Any]] = [
+        one for one in entries(path, schema) if not matches(one, key)
+    ]
+    data = {"schema": schema, "entries": [*kept, {**key, **found}]}
+    text = json.dumps(data, indent=1, allow_nan=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
