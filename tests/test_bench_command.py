@@ -654,7 +654,16 @@ def test_the_default_model_against_generate(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("LLM_INSPECT_CACHE", str(tmp_path))
-    words = ["--model", str(default_model_dir), "--tokens", "6", "--vs", "generate"]
+    words = [
+        "--model",
+        str(default_model_dir),
+        "--tokens",
+        "6",
+        "--vs",
+        "generate",
+        "--dtype",
+        "float32",
+    ]
     assert cli.main(["bench", *words, "--format", "json"]) == 0
     found = json.loads(capfd.readouterr().out, parse_constant=pytest.fail)
     assert found["parameters"] == 134_515_008

@@ -747,6 +747,7 @@ def test_without_memory_for_float32_the_stored_dtype_stays(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.backends.hf_open.available_memory", lambda: 1000)
+    monkeypatch.setattr("engine.backends.hf_open._WORTH_TIMING", 0)
     facts = open_backend("hf", {"model": str(folder)}).facts
     assert facts.dtype == "float32"
     assert facts.dtype_reason.startswith("float32: as stored; float32, to measure against, would")
