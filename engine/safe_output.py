@@ -77,9 +77,11 @@ class SafeStream(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
-    @property
-    def buffer(self) -> Any:
-        return self.stream.buffer
+    def __getattr__(self, name: str) -> Any:
+        # What libraries may ask of a stream besides, such as its name or its buffer.
+        if name == "stream":
+            raise AttributeError(name)
+        return getattr(self.stream, name)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]

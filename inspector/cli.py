@@ -107,7 +107,12 @@ def _version() -> str:
 
 def _run(words: Sequence[str]) -> int:
     parser = _parser(f"{PROGRAM} run", "The same engine without a screen.")
-    parser.add_argument("--format", choices=("text", "jsonl"), default="text")
+    parser.add_argument(
+        "--format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="text has control characters in visible forms, jsonl the exact bytes of each token",
+    )
     add_prompt_options(parser)
     add_model_options(parser)
     add_sampler_options(parser)

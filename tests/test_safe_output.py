@@ -23,7 +23,7 @@ from engine.text import safe, visible
 from inspector import cli
 from inspector.printing import console
 from inspector.run import Progress
-from inspector.safe_screen import SAFE_TEXT, fit
+from inspector.safe_screen import SAFE_TEXT, SafeApp, fit
 from tests.hostile import LONE, MARKER, acting, acting_apart_from_style
 
 any_text = st.text(st.characters(exclude_categories=()))  # lone surrogates too
@@ -91,6 +91,7 @@ def test_whoever_prints_is_guarded() -> None:
         sys.stderr.write(LONE)
         assert sys.stdout.encoding == "utf-8"
         assert sys.stdout.isatty()
+        assert sys.stdout.buffer is tape.buffer
     assert acting(tape.text) == ""
     assert tape.text.count("␛]52;c;evil") == 3
 
@@ -113,6 +114,19 @@ def test_styles_pass_and_text_does_not() -> None:
         out.print(Text("a", style="bold") + Text(LONE, style="red"), style="bold")
     assert acting(plain) == ""
     assert "\x1b[1" in tape.text
+    assert acting_apart_from_style(tape.text) == ""
+
+
+def test_the_last_words_of_an_app_that_fails_b8() -> None:
+    """B8: the traceback that Textual prints, with what the error says."""
+
+    class Failing(SafeApp[None]):
+        def on_mount(self) -> None:
+            raise RuntimeError(LONE)
+
+    with taped() as tape:
+        Failing().run(headless=True)
+    assert ";c;evil␛" in tape.text
     assert acting_apart_from_style(tape.text) == ""
 
 
