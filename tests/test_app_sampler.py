@@ -202,6 +202,7 @@ async def test_while_the_engine_runs_nothing_is_tried_or_asked_for() -> None:
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "s", "plus")
         one.controller.log.add(StateChanged(RunState.RUNNING))
+        one.paint()  # the panes know it too, before the ladder's pause for the cursor is over
         asked = len(sent(one, SendLogits))
         await press(pilot, "plus", "b")
         one.paint()
