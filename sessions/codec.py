@@ -24,6 +24,9 @@ import numpy as np
 _FLOAT, _BYTES, _ARRAY, _PAIRS = "$float", "$bytes", "$array", "$pairs"
 _TAGS = {_FLOAT, _BYTES, _ARRAY, _PAIRS}
 _ARRAY_KINDS = "biuf"
+_LARGEST_INT = (1 << 128) - 1
+"""A seed; all that is counted is far below."""
+_LONGEST_MS = 1e12
 _PRIMITIVES = {int: (int,), float: (int, float), str: (str,), bool: (bool,), bytes: (bytes,)}
 
 Built = TypeVar("Built")
@@ -123,7 +126,10 @@ def build(cls: type[Built], value: Any, **known: Any) -> Built:
         if field.name in known:
             continue
         if field.name in value:
-            arguments[field.name] = from_plain(hints[field.name], value[field.name])
+            found = from_plain(hints[field.name], value[field.name])
+            if field.name == "ms" or field.name.endswith("_ms"):
+                _require_times(field.name, found)
+            arguments[field.name] = found
         elif _required(field):
             raise CodecError(f"{cls.__name__}: {field.name} is missing")
     return cls(**arguments)
@@ -136,6 +142,13 @@ def hints_of(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls, localns={})
 
 
+def _require_times(name: str, found: Any) -> None:
+    """Raise CodecError unless these are durations in milliseconds, or none at all."""
+    for one in found if isinstance(found, tuple) else (found,):
+        if one is not None and not 0.0 <= one <= _LONGEST_MS:
+            raise CodecError(f"{name}: {_shown(one)} is no time")
+
+
 def _required(field: dataclasses.Field[Any]) -> bool:
     missing = dataclasses.MISSING
     return field.default is missing and field.default_factory is missing
@@ -146,6 +159,8 @@ def _primitive(hint: type[Any], value: Any) -> Any:
         value = _untyped(value)
     if type(value) not in _PRIMITIVES[hint]:
         raise CodecError(f"{_name(hint)} expected, not {_shown(value)}")
+    if type(value) is int and abs(value) > _LARGEST_INT:
+        raise CodecError("a whole number of more than 128 bits")
     return float(value) if hint is float else value
 
 

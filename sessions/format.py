@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -40,41 +39,19 @@ def require_sqlite() -> None:
 @functools.cache
 def blank(version: int = VERSION) -> bytes:
     """A session file of that schema version without content, as bytes."""
-    with closing(_blank_database(version)) as database:
+    with closing(blank_database(version)) as database:
         return database.serialize()
 
 
 @functools.cache
 def objects(version: int = VERSION) -> SchemaObjects:
     """What the schema of that version defines."""
-    with closing(_blank_database(version)) as database:
+    with closing(blank_database(version)) as database:
         return frozenset(database.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
 
 
-@functools.cache
-def conditions(version: int = VERSION) -> dict[str, str]:
-    """Table -> all its CHECK conditions in one expression.
-
-    SQLite itself forgets them where a file is opened for reading only.
-    """
-    found = {name: _checks(sql or "") for kind, name, _, sql in objects(version) if kind == "table"}
-    return {name: " AND ".join(checks) for name, checks in found.items() if checks}
-
-
-def _checks(sql: str) -> list[str]:
-    """The parenthesised expression after each CHECK of a table's definition."""
-    sql = re.sub(r"--[^\n]*", "", sql)
-    checks = []
-    for match in re.finditer(r"\bCHECK \(", sql):
-        end, depth = match.end(), 1
-        while depth:
-            depth += {"(": 1, ")": -1}.get(sql[end], 0)
-            end += 1
-        checks.append(sql[match.end() - 1 : end])
-    return checks
-
-
-def _blank_database(version: int) -> sqlite3.Connection:
+def blank_database(version: int) -> sqlite3.Connection:
+    """An empty database of that schema version, in memory."""
     require_sqlite()
     schema = Path(__file__).with_name(_SCHEMAS[version]).read_text("utf-8")
     database = sqlite3.connect(":memory:", isolation_level=None)

@@ -37,6 +37,9 @@ from sessions.stored import StepMap, StepReader
 ROOT = 0
 _KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Record)}
 _WIDTHS = {2: "<f2", 4: "<f4"}
+_MOST_EVENTS = 100_000
+_MOST_EVENT_BYTES = 16 << 20
+"""What a file may ask for in memory and time when it is opened; a run's events take some kB."""
 
 Kept = TypeVar("Kept")
 
@@ -70,6 +73,10 @@ class Session:
     """The token id of each of ``node_ids``."""
     children: dict[int, list[int]]
     """Node -> its children, oldest first, also deleted ones; the root is 0."""
+    events: tuple[tuple[int, Record], ...]
+    """What is neither prompt nor step, in order, each with the newest node when it came."""
+    hidden: frozenset[int]
+    """The nodes of deleted branches. Their steps can be looked at like any other's."""
 
     def __init__(self, file: Guarded) -> None:
         self._file = file
@@ -83,10 +90,12 @@ class Session:
         self.node_ids, self.parents, self.token_ids = self._tree()
         self.children = _children(self.node_ids.tolist(), self.parents.tolist())
         self.steps = StepMap(self._reader, self.node_ids.tolist())
+        self.events = self._read_events()
         self.facts = self._last(ModelFacts)
         self.settings = self._last(SettingsChanged)
         self.prefill = self._last(PrefillRecord)
         self.breakpoints = self._last(BreakpointsSet)
+        self.hidden = self._hidden()
         self.prompt = self._prompt()
 
     # --- the tree ---------------------------------------------------------------------------------
@@ -111,15 +120,6 @@ class Session:
         """
         there = (node for node in reversed(self.node_ids.tolist()) if node not in self.hidden)
         return next(there, ROOT)
-
-    @cached_property
-    def hidden(self) -> frozenset[int]:
-        """The nodes of deleted branches. Their steps can be looked at like any other's."""
-        with self._file.reading() as database:
-            query = "SELECT body FROM event WHERE kind = ? ORDER BY id"
-            rows = database.execute(query, (BranchDeleted.__name__,))
-            records = [codec.loads(BranchDeleted, row[0]) for row in rows]
-        return pruned.below(pruned.deleted_heads(records), self.parent_of)
 
     @property
     def deleted_tips(self) -> list[int]:
@@ -171,25 +171,13 @@ class Session:
             rows = database.execute(query, (size,))
             return Vocabulary.pack(self._reader.token(row[0], *row) for row in rows)
 
-    @property
-    def events(self) -> Iterator[tuple[int, Record]]:
-        """What is neither prompt nor step, in order, each with the newest node when it came."""
-        with self._file.reading() as database:
-            query = "SELECT after_node, kind, body FROM event ORDER BY id"
-            rows = database.execute(query).fetchall()
-        for after, kind, body in rows:
-            if kind in _KINDS:
-                with self._file.reading():
-                    record = codec.loads(_KINDS[kind], body)
-                yield after, record
-
     def records(self, *, steps: bool = True) -> Iterator[Record]:
         """Every record in an order in which a live run sends them.
 
         Without ``steps`` all others, which is quick however long the run is: what a log needs
         besides ``steps`` and ``children``.
         """
-        events = list(self.events)
+        events = self.events
         early = [record for after, record in events if after == ROOT]
         yield from (one for one in early if isinstance(one, ModelFacts | SettingsChanged))
         if self.prompt is not None:
@@ -269,12 +257,29 @@ class Session:
             columns = np.array([row[:3] for row in rows], np.int32).reshape(-1, 3)
         return columns[:, 0], columns[:, 1], columns[:, 2]
 
-    def _last(self, cls: type[Kept]) -> Kept | None:
+    def _read_events(self) -> tuple[tuple[int, Record], ...]:
         with self._file.reading() as database:
-            query = "SELECT body FROM event WHERE kind = ? ORDER BY id DESC LIMIT 1"
-            row = database.execute(query, (cls.__name__,)).fetchone()
-            found: Kept | None = None if row is None else codec.loads(cls, row[0])
-            return found
+            query = "SELECT count(*), coalesce(sum(length(body)), 0) FROM event"
+            count, size = database.execute(query).fetchone()
+            if count > _MOST_EVENTS or size > _MOST_EVENT_BYTES:
+                raise SessionError(
+                    f"{self.path} holds more events than any run ({count:,} of {size:,} bytes; "
+                    f"at most {_MOST_EVENTS:,} of {_MOST_EVENT_BYTES:,} are read)"
+                )
+            query = "SELECT after_node, kind, body FROM event ORDER BY id"
+            return tuple(
+                (after, codec.loads(_KINDS[kind], body))
+                for after, kind, body in database.execute(query)
+                if kind in _KINDS
+            )
+
+    def _last(self, cls: type[Kept]) -> Kept | None:
+        found = (one for _, one in reversed(self.events) if isinstance(one, cls))
+        return next(found, None)
+
+    def _hidden(self) -> frozenset[int]:
+        records = [one for _, one in self.events if isinstance(one, BranchDeleted)]
+        return pruned.below(pruned.deleted_heads(records), self.parent_of)
 
     def _prompt(self) -> PromptRecord | None:
         with self._file.reading() as database:

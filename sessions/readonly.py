@@ -6,7 +6,8 @@ import sqlite3
 import time
 from pathlib import Path
 
-from sessions.format import VERSION, SessionError, conditions, objects, one_line
+from sessions.format import VERSION, SessionError, objects, one_line
+from sessions.promises import promises
 
 CHECK_SECONDS = 60.0
 """How long one look at a file may take before it is given up."""
@@ -81,10 +82,13 @@ def check_values(database: sqlite3.Connection, path: Path, version: int = VERSIO
         answer = database.execute(f"PRAGMA quick_check({name})").fetchone()
         if answer != ("ok",):
             raise damaged(path, str(answer[0]) if answer else f"{name} cannot be checked")
-    for name, condition in conditions(version).items():
-        query = f"SELECT 1 FROM {name} WHERE NOT ({condition}) LIMIT 1"
-        if database.execute(query).fetchone():
-            raise damaged(path, f"a value in {name} is out of range")
+    for name, condition in promises(version).items():
+        query = f"SELECT * FROM {name} WHERE ({condition}) IS NOT TRUE LIMIT 1"
+        found = database.execute(query)
+        row = found.fetchone()
+        if row is not None:
+            (column, *_), value = found.description[0], row[0]
+            raise damaged(path, f"a value in {name} is out of range, where {column} is {value!r}")
 
 
 def damaged(path: Path, why: object) -> SessionError:
