@@ -18,7 +18,7 @@ from inspector.config import Config, ConfigError
 from inspector.kv_options import add_kv_options, kv_options
 from inspector.option_values import DTYPES, number
 
-EXIT_OK, EXIT_CHECK, EXIT_USAGE, EXIT_ENGINE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_OK, EXIT_CHECK, EXIT_USAGE, EXIT_ENGINE, EXIT_UNSAVED, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
 DEFAULT_MAX_TOKENS = 256
 
 

@@ -25,11 +25,13 @@ from engine.records import (
 from engine.vocabulary import Vocabulary
 from inspector.view import ROOT, RunLog
 from sessions.format import SessionError
+from sessions.paths import NameTakenError
 from sessions.reader import open_session
 from sessions.store import SessionWriter
 
 Place = Callable[[str], Path]
 """Where the run of a prompt is to be kept. Raises SessionError."""
+_NAMES_TRIED = 1000
 _OF_THE_MOMENT = (LoadProgress, StateChanged, Tokenized)
 
 
@@ -156,8 +158,8 @@ class Recorder:
     def _start(self, place: Place) -> None:
         early, self._early = self._early, []
         prompt = next((one.text for one in early if isinstance(one, PromptRecord)), "")
-        self.path = place(prompt)
-        self._open(self.path)
+        self._writer = self._opened(place, prompt)
+        self.path = self._writer.path
         if self._goes_on is not None:
             with open_session(self._goes_on) as before:
                 self._written.add_all(before.records())
@@ -170,8 +172,25 @@ class Recorder:
         assert self._writer is not None, "opened in the line before"
         return self._writer
 
-    def _open(self, path: Path) -> None:
-        self._writer = SessionWriter(path, full_logits=self.full_logits)
+    def _opened(self, place: Place, prompt: str) -> SessionWriter:
+        """A new file; where another program was faster to take the name, under the next one."""
+        taken: NameTakenError | None = None
+        for _ in range(_NAMES_TRIED):
+            try:
+                writer = SessionWriter(place(prompt), full_logits=self.full_logits)
+            except NameTakenError as error:
+                taken = taken or error
+            except SessionError:
+                if taken is None:
+                    raise
+                # There is no next name for a file that the user has named.
+                break
+            else:
+                if taken is not None:
+                    self._say(f"another program took the name: saved as {writer.path}")
+                return writer
+        assert taken is not None, "else a file was opened"
+        raise taken
 
     def _begin(self, path: Path, records: list[Record]) -> None:
         self._finish()

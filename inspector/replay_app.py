@@ -18,7 +18,7 @@ from inspector.app import Inspector
 from inspector.client import Client
 from inspector.covered import covered
 from inspector.keys import REPLAYING
-from inspector.options import Request
+from inspector.options import EXIT_USAGE, Request
 from inspector.replay import (
     NOT_STORED,
     RECORDING,
@@ -29,6 +29,7 @@ from inspector.replay import (
     obstacle,
 )
 from inspector.view import ROOT
+from sessions.format import SessionError
 from sessions.reader import Session
 
 
@@ -84,6 +85,8 @@ class ReplayInspector(Inspector):
         records = session.records(steps=False)
         self.controller.replay(records, session.steps, session.children)
         self._recorded = log.facts
+        if session.told:
+            self.say(session.told)
         self._recall_breakpoints()
         self.controller.cursor = ROOT if self._playing.speed else log.tip(ROOT, {})
         if self._attachment is not None:
@@ -242,6 +245,14 @@ class ReplayInspector(Inspector):
             self._tempo = self._timer = None
             self.controller.take([StateChanged(RunState.PAUSED, RECORDING)])
             self.paint()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End with one line where a step cannot be read; Textual would print a traceback."""
+        if isinstance(error, SessionError):
+            self.damage = self.damage or str(error)
+            self.exit(return_code=EXIT_USAGE)
+        else:
+            super()._handle_exception(error)
 
     def on_unmount(self) -> None:
         super().on_unmount()

@@ -24,7 +24,7 @@ from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
 from inspector.engine_log import engine_log
 from inspector.keeper import Keeper
-from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, Request
+from inspector.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED, Request
 from inspector.signals import Signalled
 from inspector.stops import Stops
 from inspector.view import ROOT, RunLog
@@ -151,13 +151,13 @@ def run(asked: Request, form: str) -> int:
         if any(one.told or one.untold for one in stops.points):
             keeper.keep(BreakpointsSet(stops.points, watches), client)
         keeper.finish(client)
-        return code
     except (KeyboardInterrupt, Signalled):
         client.kill()
         raise
     finally:
         client.close()
         keeper.close()
+    return EXIT_UNSAVED if code == EXIT_OK and keeper.error else code
 
 
 def _follow(

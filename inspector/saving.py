@@ -44,6 +44,8 @@ class SavingApp(RecoveringApp):
     """What a replayed session is called."""
     next_session: Path | None = None
     """A session to open once this app has ended."""
+    damage = ""
+    """Why the app had to end: rows of the session that it shows contradict each other."""
     _kept_breakpoints = BreakpointsSet()
 
     class Said(Message):

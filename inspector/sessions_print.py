@@ -23,6 +23,8 @@ from sessions.live import is_being_written
 from sessions.preview import Preview
 
 _NAME, _PROMPT = 44, 40
+_BRANCHES = 20
+"""Branches that are printed; of the others how many there are."""
 
 
 def show_list(library: Library, words: str, form: str) -> int:
@@ -79,7 +81,8 @@ def show(path: Path, form: str) -> int:
         if session.told:
             facts.append(("recovered", session.told))
         tips = source.tips() if session.tips else []
-        texts = [(tip, output_text(source.branch(tip))) for tip in tips]
+        texts = [(tip, output_text(source.branch(tip))) for tip in tips[:_BRANCHES]]
+        left_out = len(tips) - len(texts)
         prompt = session.prompt.text if session.prompt else ""
         errors = [error.message for error in session.errors]
         if form == "json":
@@ -95,6 +98,7 @@ def show(path: Path, form: str) -> int:
                 "facts": {name: plain(value) for name, value in facts},
                 "prompt": plain(prompt),
                 "branches": [{"tip": tip, "text": plain(text)} for tip, text in texts],
+                "branches_left_out": left_out,
                 "errors": [plain(error) for error in errors],
             }
             print(dumps(line))
@@ -106,6 +110,8 @@ def show(path: Path, form: str) -> int:
         print(f"\nprompt\n{_block(prompt)}")
         for tip, text in texts:
             print(f"\nbranch to node {tip}\n{_block(text)}")
+        if left_out:
+            print(f"\n{left_out:,} more branches; `sessions export` takes any with --tip NODE")
         for error in errors:
             print(f"\nerror: {visible(error)}")
     return EXIT_OK
@@ -131,7 +137,9 @@ def show_diff(files: tuple[Path, Path], tips: tuple[int | None, int | None], for
 def _require_node(session: Session, tip: int | None) -> None:
     if tip is None or (tip in session.parent_of and tip not in session.hidden):
         return
-    tips = ", ".join(str(node) for node in session.tips)
+    ends = session.tips
+    tips = ", ".join(str(node) for node in ends[:_BRANCHES])
+    tips += f" and {len(ends) - _BRANCHES:,} more" if len(ends) > _BRANCHES else ""
     what = f"node {tip} was deleted" if tip in session.hidden else f"there is no node {tip}"
     raise UsageError(f"{session.path}: {what}; its branches end at {tips}")
 

@@ -128,6 +128,8 @@ class Opener:
         code = 0
         while following is not None:
             run_in_terminal(following)
+            if following.damage:
+                raise UsageError(following.damage)
             code, path = following.return_code or 0, following.next_session
             following = None
             if path is not None:

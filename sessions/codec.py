@@ -120,6 +120,8 @@ def build(cls: type[Built], value: Any, **known: Any) -> Built:
     """
     if not isinstance(value, dict):
         raise CodecError(f"{cls.__name__}: an object expected, not {_shown(value)}")
+    if not value and _required_fields(typing.cast(Any, cls)) <= known.keys():
+        return cls(**known)
     hints = hints_of(typing.cast(Any, cls))
     arguments = dict(known)
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
@@ -140,6 +142,11 @@ def hints_of(cls: Any) -> dict[str, Any]:
     """The resolved type of every field of a dataclass."""
     # Without the class's own names: a field may be called like a type (``Token.bytes``).
     return typing.get_type_hints(cls, localns={})
+
+
+@functools.cache
+def _required_fields(cls: Any) -> frozenset[str]:
+    return frozenset(one.name for one in dataclasses.fields(cls) if _required(one))
 
 
 def _require_times(name: str, found: Any) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.records import StepRecord
+from engine.step_table import StepPath
 from engine.text import label, visible
 from engine.vocabulary import Token
 from sessions.export.jsonl import cut_name, plain, texts
@@ -23,6 +24,8 @@ from sessions.export.words import about, speeds
 ROWS = 20
 """Candidates shown at each token."""
 _BRANCHES = 20
+_TOKENS = 5000
+"""Tokens in all branches that are shown: each has a table, which a browser must hold."""
 _SHADES = (0.5, 1.0, 2.0, 4.0, 7.0)
 _MARK = re.compile(r"{{(\w+)}}")
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -31,12 +34,12 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 def html_lines(source: Source) -> Iterator[str]:
     """The page, in one piece."""
     tips = source.tips()
-    shown = [source.branch(tip) for tip in tips[:_BRANCHES]]
+    shown = _shown(source, tips)
     steps = {step.node: step for branch in shown for step in branch}
     main = shown[0]
     parts = {
         "title": escape(source.title),
-        "about": _pairs(about(source)),
+        "about": _pairs([*about(source), *_left_out(source, tips, shown)]),
         "prompt": _text(source.prompt.text if source.prompt else ""),
         "branches": "".join(_branch(branch, len(tips)) for branch in shown),
         "speeds": _pairs(speeds(source)),
@@ -49,6 +52,27 @@ def html_lines(source: Source) -> Iterator[str]:
     }
     # In one pass, so that a mark inside the run's own text stays text.
     yield _MARK.sub(lambda found: parts[found[1]], _TEMPLATE.read_text("utf-8"))
+
+
+def _shown(source: Source, tips: Sequence[int]) -> list[StepPath]:
+    """The first branches, and of those the first tokens: as much as a page can hold."""
+    found: list[StepPath] = []
+    left = _TOKENS
+    for tip in tips[:_BRANCHES]:
+        if left <= 0:
+            break
+        found.append(source.branch(tip)[:left])
+        left -= len(found[-1])
+    return found
+
+
+def _left_out(
+    source: Source, tips: Sequence[int], shown: Sequence[Sequence[StepRecord]]
+) -> Iterator[tuple[str, str]]:
+    branches = len(tips) - len(shown)
+    tokens = sum(len(source.branch(tip)) for tip in tips[: len(shown)]) - sum(map(len, shown))
+    if branches or tokens:
+        yield "left out here", f"{branches:,} branches, and {tokens:,} tokens of those shown"
 
 
 def escape(text: str) -> str:

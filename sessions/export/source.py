@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
+
+import numpy as np
 
 from engine.model_facts import ModelFacts
 from engine.records import PrefillRecord, PromptRecord, SettingsChanged, StepRecord
+from engine.step_table import StepPath, StepTable, table_of
 from engine.timing import Speed, speed
 from sessions import pruned
 from sessions.reader import ROOT, Session
@@ -79,14 +83,21 @@ class Source:
         """Every step of every branch that is there, in the order they were made."""
         return (self.nodes[node] for node in sorted(self.parents) if node not in self.hidden)
 
-    def branch(self, tip: int | None = None) -> list[StepRecord]:
-        """The steps from the first token to ``tip`` (default: the branch that is followed)."""
+    def branch(self, tip: int | None = None) -> StepPath:
+        """The steps from the first token to ``tip`` (default: the branch that is followed).
+
+        None of them is read for it: a branch of a file may be long.
+        """
         node = self.tip if tip is None else tip
-        found = []
+        rows = []
         while node != ROOT:
-            found.append(self.nodes[node])
+            rows.append(self._table.row(node))
             node = self.parents[node]
-        return found[::-1]
+        return StepPath(self.nodes, self._table, np.array(rows[::-1], np.intp))
+
+    @cached_property
+    def _table(self) -> StepTable:
+        return table_of(self.nodes)
 
     def tips(self) -> list[int]:
         """The ends of all branches that are there: the one that is followed, then the newest."""

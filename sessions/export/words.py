@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.records import StepRecord
+from engine.step_table import StepPath
 from engine.text import IncrementalDecoder
 from sessions.export.source import Source
 
@@ -62,7 +63,12 @@ def deleted_words(source: Source) -> str:
 def output_text(steps: Iterable[StepRecord]) -> str:
     """The text of these steps in a row."""
     decoder = IncrementalDecoder()
-    return "".join(decoder.feed(step.token.bytes) for step in steps) + decoder.flush()
+    if isinstance(steps, StepPath):
+        # Its tokens are known without the steps.
+        tokens = (steps.token(index) for index in range(len(steps)))
+    else:
+        tokens = (step.token for step in steps)
+    return "".join(decoder.feed(token.bytes) for token in tokens) + decoder.flush()
 
 
 def _figure(value: float | None, unit: str) -> str:
