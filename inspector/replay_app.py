@@ -250,7 +250,8 @@ class ReplayInspector(Inspector):
         """End with one line where a step cannot be read; Textual would print a traceback."""
         if isinstance(error, SessionError):
             self.damage = self.damage or str(error)
-            self.exit(return_code=EXIT_USAGE)
+            self._return_code = EXIT_USAGE
+            self._close_messages_no_wait()
         else:
             super()._handle_exception(error)
 

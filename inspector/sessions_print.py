@@ -21,6 +21,7 @@ from sessions.export.words import about, output_text, speeds
 from sessions.library import Library
 from sessions.live import is_being_written
 from sessions.preview import Preview
+from sessions.whole import read_everything
 
 _NAME, _PROMPT = 44, 40
 _BRANCHES = 20
@@ -166,9 +167,7 @@ def check(path: Path, form: str) -> int:
     """Is the file whole: every page, every value, every step's candidates."""
     try:
         with open_session(path) as session:
-            for node in session.node_ids.tolist():
-                step = session.step(node)
-                _ = step.top, step.stages, step.kv
+            read_everything(session)
             count, branches = len(session), len(session.tips)
             deleted, told = len(session.hidden), session.told
     except SessionError as error:

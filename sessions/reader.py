@@ -156,7 +156,15 @@ class Session:
             logits = np.frombuffer(row[1], _WIDTHS[row[0]]).astype(np.float32)
             if self.facts is not None and logits.size != self.facts.vocab_size:
                 raise RowsError(f"{logits.size} logits at node {node}")
+            if np.isnan(logits).any():
+                raise RowsError(f"a logit at node {node} is no number")
             return DenseLogits(node, logits)
+
+    @property
+    def dense_nodes(self) -> list[int]:
+        """The nodes whose whole logit vectors the file holds."""
+        with self._file.reading() as database:
+            return [row[0] for row in database.execute("SELECT node FROM logits ORDER BY node")]
 
     @cached_property
     def vocabulary(self) -> Vocabulary | None:

@@ -128,6 +128,11 @@ def unpack_top(
         divisors = [one.divisor for one in row.chain.stages]
         # The last level is the final probabilities, which are kept as they are.
         probs = unpack_levels(raw, cut_by, levels[:-1], divisors, [one[5] for one in stages])
+    ids = np.array([token.id for token in tokens], np.int32)
+    if np.unique(ids).size != ids.size:
+        raise RowsError(f"a candidate of node {row.row[0]} is there twice")
+    if row.token.id not in ids:
+        raise RowsError(f"the token of node {row.row[0]} is not among its candidates")
     final = np.array([0.0 if one is None else one for one in finals])
     probs = np.vstack((probs, final))
     if not ((probs >= 0.0) & (probs <= 1.0 + 1e-9)).all():
@@ -135,7 +140,7 @@ def unpack_top(
     return codec.build(
         TopTable,
         row.part("top"),
-        ids=np.array([token.id for token in tokens], np.int32),
+        ids=ids,
         raw_logits=raw,
         raw_logprobs=_logprobs(raw_logprobs, raw, log_z),
         probs=probs,
