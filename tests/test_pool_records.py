@@ -205,6 +205,6 @@ def test_a_file_with_such_a_pool_is_refused_in_one_line(
             "UPDATE event SET body = json_set(body, '$.groups[0].blocks', 1) WHERE kind = ?",
             ("PoolState",),
         )
-    with open_session(path) as session, pytest.raises(SessionError) as caught:
-        list(session.records())
+    with pytest.raises(SessionError) as caught:
+        open_session(path)
     assert "\n" not in str(caught.value)
