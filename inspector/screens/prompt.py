@@ -10,7 +10,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Button, Checkbox, Input, Static, TextArea
+from textual.widgets import Button, Checkbox, Static, TextArea
 
 from engine.commands import Submit
 from engine.records import EngineError, PromptRecord
@@ -48,7 +48,8 @@ class PromptScreen(Dialog[bool]):
 
     DEFAULT_CSS = """
     PromptScreen #box { height: 1fr; margin: 1 2; width: 1fr; max-width: 120; }
-    PromptScreen PromptText { height: 1fr; min-height: 3; }
+    PromptScreen #text { height: 1fr; min-height: 3; }
+    PromptScreen #system { height: auto; max-height: 5; }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -64,18 +65,19 @@ class PromptScreen(Dialog[bool]):
         self._last = last
         self._submit = submit
         self._kept = kept
-        self._escaped = needs_escapes(last.text)
+        self._system = last.system or ""
+        self._escaped = needs_escapes(last.text) or needs_escapes(self._system)
         # What the engine had said when the prompt was sent to it; None while it is edited.
         self._before: tuple[PromptRecord | None, EngineError | None] | None = None
 
     def body(self) -> Iterable[Widget]:
         last, facts = self._last, self._log.facts
         template = facts is None or facts.has_chat_template
-        yield PromptText(escaped(last.text) if self._escaped else last.text, compact=True)
+        yield PromptText(self._shown(last.text), id="text", compact=True)
         label = "the model's chat template around it" if template else "no chat template"
         yield Switch(Content(label), last.chat, id="chat", disabled=not template, compact=True)
-        yield Input(
-            last.system or "",
+        yield PromptText(
+            self._shown(self._system),
             id="system",
             placeholder="system message: empty for the template's own",
             disabled=not last.chat,
@@ -84,8 +86,16 @@ class PromptScreen(Dialog[bool]):
         yield Static(id="said")
         yield buttons("Read it (ctrl+s)")
 
+    def _shown(self, text: str) -> str:
+        return escaped(text) if self._escaped else text
+
+    def _written(self, box: str) -> str:
+        """What is in a box. Raises ValueError for an escape that is none."""
+        text = self.query_one(box, PromptText).text
+        return unescaped(text) if self._escaped else text
+
     def on_mount(self) -> None:
-        area = self.query_one(PromptText)
+        area = self.query_one("#text", PromptText)
         area.focus()
         area.move_cursor(area.document.end)
         self._say(self._hint)
@@ -103,7 +113,7 @@ class PromptScreen(Dialog[bool]):
 
     @on(Switch.Changed)
     def _chat(self, message: Switch.Changed) -> None:
-        self.query_one("#system", Input).disabled = not message.value
+        self.query_one("#system", PromptText).disabled = not message.value
 
     @on(Button.Pressed, "#ok")
     def _ok(self) -> None:
@@ -115,14 +125,12 @@ class PromptScreen(Dialog[bool]):
 
     def action_submit(self) -> None:
         """Hand the prompt to the engine."""
-        text = self.query_one(PromptText).text
+        chat = self.query_one(Switch).value
         try:
-            wanted = unescaped(text) if self._escaped else text
+            wanted, system = self._written("#text"), self._written("#system") if chat else ""
         except ValueError as error:
             self._say(str(error), "$error")
             return
-        chat = self.query_one(Switch).value
-        system = self.query_one("#system", Input).value if chat else ""
         self._before = self._log.prompt, self._log.error
         self._say("the engine is reading it …")
         self._submit(Submit(wanted, chat=chat, system=system or None))
