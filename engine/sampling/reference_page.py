@@ -282,7 +282,7 @@ probabilities. llama.cpp's server (package xllamacpp 2026.10) with 44 settings, 
 are equal but for tokens so near a border that the recording's rounding decides (named in the test).
 llama.cpp gives log-probabilities, not logits: the offset between the two, on which a repetition
 penalty depends, is solved from what a penalty of 2 does to each seen token of a prompt (all agree
-on it); other penalties are then compared. vLLM gives logits (`--logprobs-mode raw_logits`).
+on it); other penalties are then compared. vLLM gives logits (`--logprobs-mode processed_logits`).
 """
 
 _FIGURES = f"""## Figures

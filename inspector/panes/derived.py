@@ -24,7 +24,7 @@ def derived_words(stage: StageTrace, digits: int = 5) -> str:
     """Such as ``T 1.2577``, ``mu 10, k 27`` or ``40 + 2 equal``; nothing where there is nothing."""
     equal = stage.derived.get("equal")
     if equal:
-        return f"{stage.survivors - int(equal):,} + {int(equal):,} equal"
+        return f"{stage.survivors - equal:,.0f} + {equal:,.0f} equal"
     parts = (
         _WORDS.get(name, f"{visible(name)} {{}}").format(f"{value:.{digits}g}".replace("-", "−"))
         for name, value in stage.derived.items()
