@@ -47,13 +47,15 @@ def cases(name: str) -> Iterator[Case]:
         exact = parts["head_ids"][case["context"]]
         logits = parts["raw"][case["context"]].astype(np.float32)
         logits[exact] = parts["head"][case["context"]]
+        # Of a context that is recorded in part, what is left can hold one that is not.
+        known = start + np.flatnonzero(logits[parts["ids"][start:end]] > -np.inf)
         yield Case(
             case["dials"],
             tuple(context["prompt_ids"]),
             tuple(context["output_ids"]),
             logits + np.float32(context.get("offset", 0.0)),
             exact,
-            parts["ids"][start:end],
-            parts["probs"][start:end],
+            parts["ids"][known],
+            parts["probs"][known],
             end - start < about["most_kept"],
         )

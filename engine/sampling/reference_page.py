@@ -279,7 +279,8 @@ The presets `llamacpp` and `vllm` are replayed, in the tests, against recordings
 themselves on the default model: what they kept of five prompts' distributions, and with which
 probabilities. llama.cpp's server (package xllamacpp 2026.10) with 44 settings, vLLM 0.32 (CPU) with
 28. `bench/record_llamacpp.py` and `bench/record_vllm.py` say how to record them again. Kept sets
-are equal but for tokens so near a border that the recording's rounding decides (named in the test).
+are equal but for tokens so near a border that the recording's rounding decides, and one answer of
+vLLM that is not explained (both named in the test).
 llama.cpp gives log-probabilities, not logits: the offset between the two, on which a repetition
 penalty depends, is solved from what a penalty of 2 does to each seen token of a prompt (all agree
 on it); other penalties are then compared. vLLM gives logits (`--logprobs-mode processed_logits`).
