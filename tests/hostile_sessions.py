@@ -255,20 +255,19 @@ async def _replay(session: Session) -> None:
         app = ReplayInspector(session, request_of(session, asked))
     except SessionError:
         return
-    async with app.run_test(size=(120, 36)) as pilot:
-        for key in KEYS:
-            try:
+    try:
+        async with app.run_test(size=(120, 36)) as pilot:
+            for key in KEYS:
                 await pilot.press(key)
-            except WaitForScreenTimeout:
-                # The widget that met the damage answers no more, and the app is at its end.
-                if not app.damage:
-                    raise
-                return
-            shown = "\n".join(
-                "".join(segment.text for segment in strip)
-                for strip in app.screen._compositor.render_strips()
-            )
-            if control := _CONTROLS.search(shown):
-                raise Found(f"{key} showed {control[0]!r}")
-            if not app.is_running:
-                return
+                shown = "\n".join(
+                    "".join(segment.text for segment in strip)
+                    for strip in app.screen._compositor.render_strips()
+                )
+                if control := _CONTROLS.search(shown):
+                    raise Found(f"{key} showed {control[0]!r}")
+                if not app.is_running:
+                    return
+    except WaitForScreenTimeout:
+        # The widget that met the damage answers no more, and the app is at its end.
+        if not app.damage:
+            raise
