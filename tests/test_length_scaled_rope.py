@@ -36,22 +36,22 @@ SIZES: dict[str, Any] = {"max_position_embeddings": 64}
 
 def phi3() -> Any:
     config = transformers.Phi3Config(
-        **{**tiny_models._DECODER, **SIZES},
+        **{**tiny_models.DECODER, **SIZES},
         original_max_position_embeddings=BORDER,
         rope_parameters=LONG,
         pad_token_id=0,
     )
-    return tiny_models._built(transformers.Phi3ForCausalLM, config)
+    return tiny_models.built(transformers.Phi3ForCausalLM, config)
 
 
 def phimoe() -> Any:
     config = transformers.PhimoeConfig(
-        **{**tiny_models._DECODER, **SIZES},
+        **{**tiny_models.DECODER, **SIZES},
         original_max_position_embeddings=BORDER,
         rope_parameters={**LONG, "short_mscale": 1.1, "long_mscale": 1.3},
         num_local_experts=2,
     )
-    return tiny_models._built(transformers.PhimoeForCausalLM, config)
+    return tiny_models.built(transformers.PhimoeForCausalLM, config)
 
 
 def llama_long() -> Any:
@@ -256,13 +256,13 @@ def test_layers_with_angles_of_their_own_are_told_apart_a10() -> None:
     """A10: in Gemma 3 one kind of layer may be scaled and the other not."""
     sliding = {"rope_type": "default", "rope_theta": 10000.0}
     config = transformers.Gemma3TextConfig(
-        **{**tiny_models._DECODER, "max_position_embeddings": BORDER},
+        **{**tiny_models.DECODER, "max_position_embeddings": BORDER},
         head_dim=8,
         sliding_window=4,
         layer_types=["sliding_attention", "sliding_attention", "full_attention"],
         rope_parameters={"sliding_attention": sliding, "full_attention": DYNAMIC},
     )
-    rope = length_scaled_rope(tiny_models._built(transformers.Gemma3ForCausalLM, config))
+    rope = length_scaled_rope(tiny_models.built(transformers.Gemma3ForCausalLM, config))
     assert rope is not None
     assert rope.border == BORDER + 1
     assert not rope.lasts(BORDER + 1)
