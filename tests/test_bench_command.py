@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -208,8 +209,10 @@ def test_e4_generate_runs_with_nothing_of_ours_set(
     monkeypatch.delenv(openmp.SPINCOUNT, raising=False)
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     monkeypatch.setattr(openmp, "SET_BY_US", [])
+    monkeypatch.setattr(openmp, "is_busy", lambda: True)
     monkeypatch.setenv("MINE", "the user's")
     openmp.limit_spin()
+    assert openmp.SPINCOUNT in os.environ
     rival = Generate(folder, without=openmp.SET_BY_US)
     rival.gaps([5, 6], 2)
     stdin = rival._process.stdin
