@@ -31,7 +31,6 @@ from engine import models
 from engine.backends import hf_cache, hf_open
 from engine.backends.base import Backend
 from engine.backends.hf_generate import Generate
-from engine.backends.openmp import SET_BY_US
 from engine.records import StepRecord
 from engine.sampling.chain import effective
 from engine.stepper import Stepper
@@ -174,7 +173,7 @@ def main() -> None:
         lambda *_: None,
     )
     ids = list(backend.tokenize(PROMPT, chat=False, system=None).ids)
-    rival = Generate(models.resolve(args.model).path, without=SET_BY_US)
+    rival = Generate(models.resolve(args.model).path)
     dtype = backend.facts.dtype
     contenders = [
         Contender("generate", rival.dtype, lambda tokens: rival.gaps(ids, tokens)),

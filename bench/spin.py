@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from engine.backends.openmp import SPINCOUNT, SPINS  # noqa: E402 - found by the line above
+from engine.openmp import SPINCOUNT, SPINS  # noqa: E402 - found by the line above
 
 PROMPT = "Once upon a time, in a small village by the sea, there lived an old man who"
 
@@ -45,8 +45,7 @@ class Contender:
 
     def __init__(self, count: str, dtype: str) -> None:
         environment = {name: value for name, value in os.environ.items() if name != SPINCOUNT}
-        # limit_spin leaves an OMP_WAIT_POLICY alone, and an empty one is no policy to OpenMP.
-        own = {"OMP_WAIT_POLICY": ""} if count == "default" else {SPINCOUNT: count}
+        own = {} if count == "default" else {SPINCOUNT: count}
         self.count, self.rounds = count, list[float]()
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--child", dtype],

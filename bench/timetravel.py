@@ -23,11 +23,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from engine.backends import openmp
-
-# As the engine process does, and for the same reason; torch reads it when it is imported.
-os.environ.setdefault(openmp.SPINCOUNT, openmp.SPINS)
-
 import torch
 
 from engine import models

@@ -11,7 +11,6 @@ from typing import Protocol
 from engine import models
 from engine.backends.base import BackendError
 from engine.backends.hf_generate import Generate, GenerateError
-from engine.backends.openmp import SET_BY_US
 from engine.commands import Measure, Open
 from engine.measurements import Ceilings, Contest, Measured
 from engine.model_facts import ModelFacts
@@ -108,5 +107,4 @@ def _rival(opened: Open, facts: ModelFacts, progress: Progress) -> Generate:
         resolved.path,
         facts.device,
         trust_remote_code=bool(options.get("trust_remote_code", False)),
-        without=SET_BY_US,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.model_facts import ModelFacts
+from engine.openmp import limit_spin
 from inspector.ceilings_file import Known, default_path, find
 from inspector.config import Config
 from inspector.engine_log import engine_log
@@ -38,6 +39,7 @@ def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
     # Textual reads it when it is imported: how often a screen that has changed is looked at. At
     # its own 60 a second a key waits up to 17 ms; our panes are repainted far more seldom anyway.
     os.environ.setdefault("TEXTUAL_FPS", "120")
+    limit_spin()
     first = connect()
     # The engine's imports take longer than ours: it gets its work before the screen is built.
     first.send(asked.open)

@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from engine.backends import openmp
 from tests.launcher import Launcher
 
-# Before any test imports torch: its threads share the cores with the processes that tests start.
-openmp.limit_spin()
 if "PYTEST_XDIST_WORKER" in os.environ:
     # The workers share the cores as well; a small model's pass does not gain by a second thread.
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,7 +1,7 @@
 """transformers' own ``generate()`` in a process of its own, to measure ours against.
 
 The process runs this file as a script that imports nothing of ours, in the environment that we
-were started with: what its user would have, and no setting that we made for ourselves.
+were started with. A benchmark without a screen has set nothing in it for itself.
 """
 
 from __future__ import annotations
@@ -37,14 +37,8 @@ class Generate:
         device: str = "cpu",
         *,
         trust_remote_code: bool = False,
-        without: Sequence[str] = (),
     ) -> None:
-        """Start the process and load the model ``folder`` there.
-
-        ``without``: names of environment variables that we have set for ourselves. Raises
-        GenerateError.
-        """
-        environment = {name: value for name, value in os.environ.items() if name not in without}
+        """Start the process and load the model ``folder`` there. Raises GenerateError."""
         self._errors: IO[str] = tempfile.TemporaryFile(  # noqa: SIM115 - closed by close()
             "w+", encoding="utf-8", errors="replace"
         )
@@ -54,7 +48,6 @@ class Generate:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=environment,
         )
         self.dtype = str(self._answer(LOAD_SECONDS)["dtype"])
 

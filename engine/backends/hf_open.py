@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine import models
 from engine.backends.base import BackendError
-from engine.backends.openmp import limit_spin
 from engine.kv.blocks import LARGEST_BLOCK
 from engine.model_facts import KV_DTYPES, DtypeTrial
 from engine.model_folder import read_object
@@ -53,7 +52,6 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> HFBackend:
     if unknown:
         raise BackendError(f"unknown option {unknown[0]!r}; known: {', '.join(OPTIONS)}")
     progress("load", None, "starting torch")
-    limit_spin()
     import torch
 
     from engine.backends.hf import HFBackend
