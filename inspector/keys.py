@@ -296,8 +296,26 @@ REPLAYING: list[Binding] = [
 """What a recording that is played has besides."""
 
 
+NEXT_PANE: list[Binding] = [
+    Binding(
+        "tab",
+        "next_pane(1)",
+        "Next pane",
+        id="pane-next",
+        show=False,
+        tooltip="One after another, those too that share a place",
+    ),
+    Binding("shift+tab", "next_pane(-1)", "Pane before", id="pane-before", show=False),
+]
+"""From pane to pane."""
+
+
+def pane_key(number: int) -> str:
+    """The key of the pane with this number: there are nine digits, and function keys after them."""
+    return str(number) if number < 10 else f"f{number}"
+
+
 def pane_binding(number: int, name: str) -> Binding:
-    """The digit that gives a pane the focus."""
-    return Binding(
-        str(number), f"focus_pane({number})", f"Pane: {name}", id=f"pane-{number}", show=False
-    )
+    """The key that gives a pane the focus."""
+    key, action = pane_key(number), f"focus_pane({number})"
+    return Binding(key, action, f"Pane: {name}", id=f"pane-{number}", show=False)

@@ -118,7 +118,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             self.pane, self.row = pane, row
 
     def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
-        """``number`` is the digit, or the key, that gives the pane the focus."""
+        """``number`` is the key that gives the pane the focus."""
         super().__init__(id=id)
         self._title = Content(f"{number} {self.NAME}" if number else self.NAME)
         self.border_title = self._title

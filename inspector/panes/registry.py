@@ -1,4 +1,4 @@
-"""The one table that lists the panes, in the order of their digits."""
+"""The one table that lists the panes, in the order of their keys."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ PANES: tuple[tuple[str, type[Pane]], ...] = (
     ("stacks", StacksPane),
     ("tree", TreePane),
 )
-"""(widget id, class); the first is 1."""
+"""(widget id, class); the first is 1, the tenth f10."""

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from inspector.breaks import Watched
-from inspector.keys import pane_binding
+from inspector.keys import NEXT_PANE, pane_binding, pane_key
 from inspector.messages import Force, NeedDense, Try
 from inspector.panes.base import Pane
 from inspector.panes.dials import DialsPane
@@ -23,7 +23,7 @@ from inspector.panes.shape import ShapePane
 from inspector.panes.stacks import StacksPane
 from inspector.panes.status import StatusLine
 from inspector.panes.watches import WatchStrip
-from inspector.screens.layout import DIALS, PLACES, TALL, TRANSCRIPT, Layout, TabStrip
+from inspector.screens.layout import DIALS, TALL, TRANSCRIPT, Layout, TabStrip, places
 from inspector.view import RunLog, View
 
 WIDE = (120, 36)
@@ -43,7 +43,8 @@ class DebuggerScreen(Screen[None]):
 
     AUTO_FOCUS = "#ladder"
     BINDINGS: ClassVar[list[BindingType]] = [
-        pane_binding(number, pane.NAME) for number, (_, pane) in enumerate(PANES, start=1)
+        *NEXT_PANE,
+        *(pane_binding(number, pane.NAME) for number, (_, pane) in enumerate(PANES, start=1)),
     ]
     HELP = """
 One press of **n** runs one forward pass of the model and shows what it did. **b** goes back:
@@ -62,9 +63,11 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
         with Body(id="body"):
-            panes = {name: pane(id=name, number=at) for at, (name, pane) in enumerate(PANES, 1)}
+            panes = {
+                name: pane(id=name, number=pane_key(at)) for at, (name, pane) in enumerate(PANES, 1)
+            }
             panes[DIALS] = DialsPane(id=DIALS, number="s")
-            for name in (name for place in PLACES for name in place if name in panes):
+            for name in (name for place in places() for name in place if name in panes):
                 yield panes[name]
                 if name == TRANSCRIPT:
                     yield TabStrip(id="tabs")
@@ -139,12 +142,25 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             self._turn_to(event.widget.id)
 
     def action_focus_pane(self, number: int) -> None:
-        """Give the pane with this digit the focus, and room where it has none."""
+        """Give the pane with this number the focus, and room where it has none."""
         if 1 <= number <= len(PANES):
-            name = PANES[number - 1][0]
-            self._turn_to(name)
-            # At once: the next key may be there already.
-            self.set_focus(self.query_one(f"#{name}"))
+            self._focus_on(PANES[number - 1][0])
+
+    def action_next_pane(self, by: int) -> None:
+        """Give the pane ``by`` places further the focus, and room where it has none."""
+        if self.dials_open:
+            # Another pane in their place would close them.
+            self.focus_next() if by > 0 else self.focus_previous()
+            return
+        names = [name for name, _ in PANES]
+        focused = self.focused.id if self.focused is not None else None
+        at = names.index(focused) if focused in names else -1 if by > 0 else 0
+        self._focus_on(names[(at + by) % len(names)])
+
+    def _focus_on(self, name: str) -> None:
+        self._turn_to(name)
+        # At once: the next key may be there already.
+        self.set_focus(self.query_one(f"#{name}"))
 
     def _turn_to(self, name: str) -> None:
         """Make room for a pane."""

@@ -14,6 +14,7 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
+from inspector.keys import pane_key
 from inspector.panes.registry import PANES
 
 TRANSCRIPT, LADDER, DIALS = "transcript", "ladder", "dials"
@@ -25,7 +26,10 @@ PLACES: tuple[tuple[str, ...], ...] = (
     ("prefill",),
     ("gauges", "shape"),
 )
-"""The places of the wide layout, row by row; who comes first in one has it at the start."""
+"""The places of the wide layout, row by row; who comes first in one has it at the start.
+
+A pane that none of them names shares the last one.
+"""
 
 TURNED_BY_DIALS = (LADDER, "stacks", "shape")
 """Panes that show at once what a turned dial does."""
@@ -37,6 +41,13 @@ TALL = 34
 """Lines from which the compact layout has room for the transcript beside the dials."""
 
 
+def places() -> tuple[tuple[str, ...], ...]:
+    """All places, each with every pane that may stand there."""
+    placed = {name for place in PLACES for name in place}
+    others = tuple(name for name, _ in PANES if name not in placed)
+    return (*PLACES[:-1], PLACES[-1] + others)
+
+
 @dataclass
 class Layout:
     """What was opened, and what is on screen because of it."""
@@ -46,12 +57,12 @@ class Layout:
     zoomed: str | None = None
     dials: bool = False
     _holders: dict[tuple[str, ...], str] = field(
-        default_factory=lambda: {place: place[0] for place in PLACES}
+        default_factory=lambda: {place: place[0] for place in places()}
     )
 
     def turn_to(self, name: str) -> None:
         """Make room for a pane: in its place, below the transcript, or alone where one is."""
-        place = next(place for place in PLACES if name in place)
+        place = self._place(name)
         self._holders[place] = name
         if DIALS in place:
             self.dials = name == DIALS
@@ -64,7 +75,7 @@ class Layout:
 
     def close(self, name: str) -> None:
         """Give a pane's place back to the one it belongs to."""
-        place = next(place for place in PLACES if name in place)
+        place = self._place(name)
         self._holders[place] = place[0]
         if name == DIALS:
             self.dials = False
@@ -72,6 +83,9 @@ class Layout:
             self.opened = place[0]
         if self.zoomed == name:
             self.zoomed = None
+
+    def _place(self, name: str) -> tuple[str, ...]:
+        return next(place for place in self._holders if name in place)
 
     def visible(self, *, wide: bool, tall: bool = False) -> set[str]:
         """The panes on screen."""
@@ -116,14 +130,16 @@ class TabStrip(Static):
 
 
 def tab_labels(width: int) -> list[str]:
-    """The panes' names as they fit: whole, closer together, shortened, or as digits alone."""
+    """The panes' names as they fit: whole, closer together, shortened, or as keys alone."""
+    keys = [pane_key(number) for number in range(1, len(PANES) + 1)]
     names = [pane.NAME for _, pane in PANES]
     short = [pane.SHORT or pane.NAME for _, pane in PANES]
     variants = (
-        [f" {number} {name} " for number, name in enumerate(names, start=1)],
-        [f"{number} {name} " for number, name in enumerate(names, start=1)],
-        [f"{number} {name} " for number, name in enumerate(short, start=1)],
-        [f"{number} {name[:2]} " for number, name in enumerate(short, start=1)],
+        [f" {key} {name} " for key, name in zip(keys, names, strict=True)],
+        [f"{key} {name} " for key, name in zip(keys, names, strict=True)],
+        [f"{key} {name} " for key, name in zip(keys, short, strict=True)],
+        [f"{key} {name[:2]} " for key, name in zip(keys, short, strict=True)],
+        [f" {key} " for key in keys],
     )
     fitting = (one for one in variants if sum(map(len, one)) <= width + 1)
-    return next(fitting, [f" {number} " for number in range(1, len(names) + 1)])
+    return next(fitting, [f"{key} " for key in keys])

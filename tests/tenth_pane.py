@@ -1,0 +1,66 @@
+"""The program with two panes more than it has, for tests: run as a program, it prints how far."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, ClassVar
+
+from inspector.panes import registry
+from inspector.panes.gauges import GaugesPane
+
+
+class Toy(GaugesPane):
+    NAME: ClassVar[str] = "Toy"
+    SHORT: ClassVar[str] = ""
+
+
+class Eleventh(Toy):
+    NAME: ClassVar[str] = "Eleventh"
+
+
+async def reached() -> dict[str, Any]:
+    """The pane that has the focus, and whether it can be seen, after each way to the new ones."""
+    from tests.test_app import app, press, screen_text, visible
+
+    one, found = app(), {}
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot)
+
+        def note(name: str) -> None:
+            focused = one.focused.id if one.focused is not None else ""
+            found[name] = [focused, focused in visible(one), len(visible(one))]
+
+        await press(pilot, "f10")
+        note("key")
+        await press(pilot, "f11")
+        note("second key")
+        found["title"] = "f11 Eleventh" in screen_text(one)
+        await press(pilot, "9", "tab")
+        note("tab")
+        await press(pilot, "tab", "tab")
+        note("around")
+        await press(pilot, "shift+tab")
+        note("back")
+        await press(pilot, "2", "ctrl+p", *"PaneToy", "down", "enter")
+        await pilot.pause(0.5)
+        note("palette")
+        await press(pilot, "2")
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        strip = one.query_one("#tabs")
+        at = screen_text(one).splitlines()[strip.region.y].index("f10")
+        await pilot.click("#tabs", offset=(at - strip.region.x, 0))
+        await pilot.pause()
+        note("mouse")
+        await press(pilot, "f11")
+        note("small")
+    from inspector.screens.layout import tab_labels
+
+    found["widths"] = [sum(map(len, tab_labels(width))) for width in range(40, 200)]
+    return found
+
+
+if __name__ == "__main__":
+    registry.PANES += (("toy", Toy), ("eleventh", Eleventh))
+    print(json.dumps(asyncio.run(reached())))
