@@ -25,7 +25,7 @@ def measure_drift(stepper: Stepper, node: int, progress: Progress = silent) -> D
     """
     backend, facts = stepper.backend, stepper.backend.facts
     ours = _of_the_run(stepper, node)
-    ids = list(stepper.path_ids(ROOT if node == ROOT else stepper.nodes[node].parent))
+    ids = list(stepper.path_ids(ROOT if node == ROOT else stepper.tree.parent(node)))
     ways: dict[str, Callable[[], FloatArray]] = {
         run_label(facts): lambda: ours,
         "beside a shorter text, padded": partial(backend.fresh, ids, rows=2),

@@ -69,6 +69,9 @@ _BETWEEN = (
 _BEHIND_THE_SCREEN = 10
 """How much nicer than the screen's process the engine's is (nice levels)."""
 
+_HELD = 256
+"""How many of its newest steps' records the engine keeps; the app has them all."""
+
 _POOL_EVERY_MS = 100.0
 """How often a run says what its pool of K/V blocks looks like; it also does at its end."""
 
@@ -178,7 +181,7 @@ class Engine:
         self._opened = command
         self._state(RunState.LOADING)
         self._backend = open_backend(command.backend, dict(command.options), self._progress)
-        self._stepper = Stepper(self._backend)
+        self._stepper = Stepper(self._backend, held=_HELD)
         self._open_failed = False
         self._send(self._backend.facts)
         self._send_pool()
@@ -260,11 +263,11 @@ class Engine:
             go()
         finally:
             self._send_pool()
-        last = stepper.nodes.get(stepper.cursor)
+        stop = stepper.tree.stops.get(stepper.cursor)
         reached = stepper.verdict.reason
-        if last is not None and last.stop is not None:
-            detail = last.stop.detail
-            self._state(RunState.STOPPED, f"{reached}; {detail}" if reached else detail)
+        if stop is not None:
+            told = f"{reached}; {stop.detail}" if reached else stop.detail
+            self._state(RunState.STOPPED, told)
         else:
             self._state(RunState.PAUSED, reached)
 

@@ -64,13 +64,15 @@ class Stepper:
         max_tokens: int = 256,
         chunk: int = PREFILL_CHUNK,
         logit_budget: int = DEFAULT_BUDGET,
+        held: int | None = None,
     ) -> None:
+        """``held``: how many of its newest records it keeps, where somebody else has them all."""
         self.backend = backend
         self.settings = settings or effective("guide", {})
         self.seed = seed
         self.max_tokens = max_tokens
         self.prompt: PromptRecord | None = None
-        self.tree = Tree()
+        self.tree = Tree(held=held)
         self.reading = Reading(backend, chunk=chunk, logit_budget=logit_budget)
         self.breakpoints = Breakpoints()
         self.verdict = Verdict()
@@ -134,7 +136,7 @@ class Stepper:
             )
         self.prompt = record
         self._trail = Trail(record, self.backend.facts.vocab_size)
-        self.tree = Tree(record.ids)
+        self.tree = Tree(record.ids, held=self.tree.held)
         self.reading.begin()
 
     def prefill(self) -> Iterator[PrefillRecord]:
@@ -153,6 +155,8 @@ class Stepper:
         """
         following = self.children[self.cursor]
         if following and force is None:
+            if following[-1] not in self.nodes:
+                raise StepperError(f"the record of node {following[-1]} is no longer held here")
             self.cursor = following[-1]
             return self.nodes[self.cursor]
         return self.extend(self.cursor, force=force)
@@ -160,7 +164,7 @@ class Stepper:
     def back(self) -> int:
         """Move the cursor to its parent; nothing is computed and nothing lost. Returns the node."""
         if self.cursor != ROOT:
-            self.cursor = self.nodes[self.cursor].parent
+            self.cursor = self.tree.parent(self.cursor)
         return self.cursor
 
     def extend(
@@ -252,10 +256,10 @@ class Stepper:
             return False
 
     def _ended(self, node: int) -> bool:
-        return node != ROOT and self.nodes[node].stop is not None and not self.children[node]
+        return node in self.tree.stops and not self.children[node]
 
     def _check_extend(self, parent: int, force: int | None) -> None:
-        if parent != ROOT and parent not in self.nodes:
+        if parent not in self.children:
             raise StepperError(f"there is no node {parent}")
         facts = self.backend.facts
         if force is not None and not 0 <= force < facts.vocab_size:
@@ -278,7 +282,7 @@ class Stepper:
             output_ids=tuple(ids[count:]),
             stop_ids=frozenset(self.backend.facts.stop_ids),
             seed=seed,
-            state={} if parent == ROOT else self.nodes[parent].state,
+            state=self.tree.states.get(parent, {}),
             vocabulary=self._vocabulary,
             token=self.backend.token,
             encode=self._encode,
@@ -361,7 +365,7 @@ class Stepper:
         Raises StepperError where there is no such node.
         """
         self._check_node(node)
-        parent = self.nodes[node].parent
+        parent = self.tree.parent(node)
         keep = len(self.path_ids(parent))
         self.reading.forget(self.tree.delete(node), parent, keep)
         return BranchDeleted(node)
@@ -379,14 +383,14 @@ class Stepper:
         return BranchNamed(node, " ".join(name.split())[:NAME_LENGTH])
 
     def _check_node(self, node: int) -> None:
-        if node not in self.nodes:
+        if node == ROOT or node not in self.children:
             raise StepperError(f"there is no node {node} after the prompt")
 
     # --- looking ----------------------------------------------------------------------------
 
     @property
     def nodes(self) -> Mapping[int, StepRecord]:
-        """Every node but the root."""
+        """Every node but the root; the newest, where only some are ``held``."""
         return self.tree.nodes
 
     @property
@@ -443,7 +447,7 @@ class Stepper:
         """The cursor's step and what led to it. Raises Untold at the prompt."""
         if self._trail is None or self.cursor == ROOT:
             raise Untold("the cursor is at the prompt: no token was drawn there")
-        return self._trail.at(self.nodes, self.cursor)
+        return self._trail.at(self.nodes, self.cursor, self.tree.table)
 
     def path_ids(self, node: int) -> list[int]:
         """Token ids from the start of the prompt to ``node``, both included. Do not change it."""
@@ -458,9 +462,9 @@ class Stepper:
 
         Reads the branch again when it is no longer held.
         """
-        if node not in self.nodes:
+        if node == ROOT or node not in self.children:
             raise StepperError(f"node {node} was not drawn from a distribution")
-        return self._distribution(self.nodes[node].parent).logits
+        return self._distribution(self.tree.parent(node)).logits
 
     def drift(self, node: int | None = None) -> DriftMeasured:
         """How far the logits that ``node`` (default: the cursor) was drawn from lie from a fresh

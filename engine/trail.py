@@ -63,8 +63,11 @@ class Trail:
         return Moment(self, index)
 
     def step(self, index: int) -> StepRecord:
-        """The step with this index."""
-        return self._steps[self._nodes[index]]
+        """The step with this index. Raises Untold where its record is not kept here."""
+        found = self._steps.get(self._nodes[index])
+        if found is None:
+            raise Untold("the step before is too long ago: the engine keeps the newest records")
+        return found
 
     def text(self, index: int) -> str:
         """What was generated up to and with a step, less a character that is still open."""

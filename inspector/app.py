@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -14,6 +15,7 @@ from textual.timer import Timer
 import themes
 from engine.commands import Command, Open, Restore
 from engine.model_facts import ModelFacts
+from engine.prepared import cache_dir
 from engine.records import RunState
 from engine.text import visible
 from inspector.branching import BranchingApp
@@ -22,6 +24,7 @@ from inspector.client import Client
 from inspector.commands import KeyCommands
 from inspector.controller import Controller
 from inspector.covered import covered
+from inspector.held_steps import HeldSteps
 from inspector.keys import BRANCHING, GENERAL, SAMPLER, TRYING
 from inspector.measuring import MeasuringApp
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
@@ -78,6 +81,9 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         self.controller = Controller(self._send)
         self.controller.breaks.take_over(asked.breakpoints)
         self.recorder, self.library = recorder, library
+        # Who wants nothing kept wants nothing on the disk.
+        folder = cache_dir() if recorder is not None and recorder.wanted else None
+        self.controller.log.new_nodes = partial(HeldSteps, folder)
         self._next_paint: Timer | None = None
         self._last_paint = 0.0
         self._pass_began = time.monotonic()

@@ -8,7 +8,7 @@ its own width and height).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -64,6 +64,8 @@ class RunLog:
     """Why no whole logits can be had: the run is a recording without them."""
     unsaved: str = ""
     """Why the run is not being kept, although it was meant to be."""
+    new_nodes: Callable[[], MutableMapping[int, StepRecord]] = dict
+    """Makes what a new tree's steps are kept in."""
     nodes: MutableMapping[int, StepRecord] = field(default_factory=dict)
     children: dict[int, list[int]] = field(default_factory=lambda: {ROOT: []})
     names: dict[int, str] = field(default_factory=dict)
@@ -86,7 +88,7 @@ class RunLog:
                 self.prompt, self.prefill, self.dense = record, None, None
                 # What is in the pool now belongs to nodes of the run before.
                 self.pool = None if self.pool is None else self.pool.at_nodes({})
-                self.nodes, self.children = {}, {ROOT: []}
+                self.nodes, self.children = self.new_nodes(), {ROOT: []}
                 self.names, self.hidden, self._deleted = {}, frozenset(), set()
                 self.drifts, self.curves = {}, None
             case BranchNamed():
