@@ -29,12 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from transformers import DynamicCache
 
-from engine import models
-from engine.backends.hf_wide import Widened
+from engine.backends.hf.upcast import Widened
 from engine.kv import attention
 from engine.kv.cache import PooledCache
 from engine.kv.layout import cache_argument, probe
-from engine.roofline import measure_ceilings
+from engine.measure.roofline import measure_ceilings
+from engine.models import resolve as models
 
 LENGTHS = (16, 64, 256, 512, 1000, 2000, 3000, 4000)
 CHUNK = 256

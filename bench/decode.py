@@ -27,16 +27,17 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from engine import models
-from engine.backends import hf_cache, hf_open
 from engine.backends.base import Backend
-from engine.backends.hf_generate import Generate
-from engine.records import StepRecord
+from engine.backends.hf import load as hf_open
+from engine.backends.hf import native_cache as hf_cache
+from engine.measure.generate import Generate
+from engine.models import resolve as models
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
 
 if TYPE_CHECKING:
-    from engine.backends.hf import HFBackend
+    from engine.backends.hf.backend import HFBackend
 
 PROMPT = "Once upon a time, in a small village by the sea, there lived an old man who"
 

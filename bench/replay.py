@@ -29,12 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.responsiveness import COLUMNS, LINES, Terminal, summary
 from bench.sessions import recorded, script
 from engine.backends import open_backend
-from engine.records import Record, StepRecord
-from inspector.branches import Branches
-from inspector.controller import Controller
+from engine.records.events import Record
+from engine.records.step import StepRecord
 from inspector.panes.registry import PANES
 from inspector.panes.tokens import POSITION
-from inspector.view import ROOT
+from inspector.state.branches import Branches
+from inspector.state.controller import Controller
+from inspector.state.view import ROOT
 from sessions import Session, SessionWriter, open_session
 
 FEW = 5

@@ -28,14 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from engine.records import FloatArray
+from engine.records.arrays import FloatArray
+from engine.records.vocabulary import Token
 from engine.sampling.chain import effective
 from engine.sampling.explain import dial_flips, explain, with_dial
 from engine.sampling.ladder import Chain, Ladder
 from engine.sampling.loops import find_loop
 from engine.sampling.repeat import repeat_draw
 from engine.sampling.stages import StageContext
-from engine.vocabulary import Token
 
 SIZES = (49_152, 151_936)
 PROMPT = "Once upon a time, in a small village by the sea, there lived an old man who"

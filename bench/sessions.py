@@ -33,9 +33,10 @@ import numpy as np
 from engine.backends import open_backend
 from engine.backends.base import Backend
 from engine.backends.scripted import ScriptedBackend
-from engine.records import Record, StepRecord
+from engine.records.events import Record
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
 from sessions import SessionWriter, open_session
 from sessions.recording import first_records
 

@@ -27,10 +27,10 @@ PROMPT = "Once upon a time, in a small village by the sea, there lived an old ma
 
 def child(dtype: str) -> None:
     """Load the model, then answer each line (a number of tokens) with the steps' median ms."""
-    from engine.backends import hf_open
-    from engine.measure import our_gaps
+    from engine.backends.hf import load as hf_open
+    from engine.measure.contest import our_gaps
+    from engine.run.stepper import Stepper
     from engine.sampling.chain import effective
-    from engine.stepper import Stepper
 
     backend = hf_open.open_backend({"device": "cpu", "dtype": dtype}, lambda *_: None)
     ids = backend.tokenize(PROMPT, chat=False, system=None).ids

@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from engine import models
-from engine.backends.hf_wide import Widened
+from engine.backends.hf.upcast import Widened
 from engine.kv import attention
 from engine.kv.cache import PooledCache
 from engine.kv.layout import cache_argument, probe
+from engine.models import resolve as models
 
 CHUNK = 256
 WAYS = {

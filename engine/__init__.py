@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.api import open_model
-    from engine.conditions import ConditionError, Untold
+    from engine.conditions.condition import ConditionError, Untold
+    from engine.run.stepper import Stepper, StepperError
     from engine.sampling.chain import effective
-    from engine.stepper import Stepper, StepperError
 
 __all__ = ["ConditionError", "Stepper", "StepperError", "Untold", "effective", "open_model"]
 
 _HOME = {
-    "ConditionError": "engine.conditions",
-    "Stepper": "engine.stepper",
-    "StepperError": "engine.stepper",
-    "Untold": "engine.conditions",
+    "ConditionError": "engine.conditions.condition",
+    "Stepper": "engine.run.stepper",
+    "StepperError": "engine.run.stepper",
+    "Untold": "engine.conditions.condition",
     "effective": "engine.sampling.chain",
     "open_model": "engine.api",
 }

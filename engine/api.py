@@ -23,7 +23,7 @@ def open_model(
 
     ``model`` is a hub id, a folder or a .gguf file; None is the default model. ``dtype`` and
     ``device`` choose by measurement and by what there is, unless they say otherwise. ``options``
-    are those of ``engine.backends.hf_open``, such as ``threads`` and ``offline``. ``progress`` is
+    are those of ``engine.backends.hf.load``, such as ``threads`` and ``offline``. ``progress`` is
     told the phase, how much of it is done and a detail; phases go to standard error without it.
 
     Raises ModelError or BackendError, each one line. Close what it returns to free the memory.

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.breakpoints import Breakpoint
-from engine.records import PrefillRecord, PromptRecord, StepRecord
+from engine.conditions.breakpoints import Breakpoint
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.step import StepRecord
 
 
 @dataclass(frozen=True, slots=True)

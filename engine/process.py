@@ -19,7 +19,7 @@ from pathlib import Path
 
 from engine.commands import Close, Command
 from engine.parent import end_with_parent
-from engine.records import EngineError, Record, RunState, StateChanged
+from engine.records.events import EngineError, Record, RunState, StateChanged
 
 
 def _serve(connection: Connection, log_file: str, parent: int, of_main_thread: bool) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from engine.backends import open_backend
 from engine.backends.base import Backend, BackendError
-from engine.breakpoints import Breakpoints
-from engine.cache_curves import measure_curves
+from engine.backends.tokens import ids_of, tokenized
 from engine.commands import (
     Close,
     Command,
@@ -36,11 +35,13 @@ from engine.commands import (
     Tokenize,
     UndoDelete,
 )
-from engine.conditions import Condition, ConditionError
-from engine.drift_meter import measure_drift
-from engine.measure import measure
-from engine.models import ModelError
-from engine.records import (
+from engine.conditions.breakpoints import Breakpoints
+from engine.conditions.condition import Condition, ConditionError
+from engine.measure.cache_curves import measure_curves
+from engine.measure.contest import measure
+from engine.measure.drift import measure_drift
+from engine.models.resolve import ModelError
+from engine.records.events import (
     DenseLogits,
     EngineError,
     LoadProgress,
@@ -49,12 +50,11 @@ from engine.records import (
     SettingsChanged,
     StateChanged,
 )
+from engine.run.stepper import Stepper, StepperError
 from engine.safe_output import safe_output
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import SpecError, effective
-from engine.stepper import Stepper, StepperError
 from engine.timing import now_ms
-from engine.token_named import ids_of, tokenized
 
 _BETWEEN = (
     MeasureDrift,

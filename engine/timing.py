@@ -15,8 +15,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import PrefillRecord, PromptRecord, StepRecord
-from engine.step_table import figures_of, steady
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.step import StepRecord
+from engine.records.step_table import figures_of, steady
 
 
 def now_ms() -> float:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -14,28 +15,28 @@ from textual.timer import Timer
 
 import themes
 from engine.commands import Command, Open, Restore
-from engine.model_facts import ModelFacts
-from engine.prepared import cache_dir
-from engine.records import RunState
+from engine.models.store import cache_dir
+from engine.records.events import RunState
+from engine.records.model import ModelFacts
 from engine.text import visible
-from inspector.branching import BranchingApp
-from inspector.ceilings_file import Known
-from inspector.client import Client
+from inspector.actions.forks import BranchingApp
+from inspector.actions.measure import MeasuringApp
+from inspector.actions.sessions import SavingApp
+from inspector.cli.options import Request
 from inspector.commands import KeyCommands
-from inspector.controller import Controller
 from inspector.covered import covered
 from inspector.held_steps import HeldSteps
 from inspector.keys import BRANCHING, GENERAL, SAMPLER, TRYING
-from inspector.measuring import MeasuringApp
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
-from inspector.options import Request
-from inspector.panes.gauges import GaugesPane
-from inspector.recorder import Recorder
-from inspector.saving import SavingApp
+from inspector.panes.gauges.pane import GaugesPane
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
+from inspector.state.ceilings import Known
+from inspector.state.client import Client
+from inspector.state.controller import Controller
+from inspector.state.recorder import Recorder
+from inspector.state.whatif import configure_for
 from inspector.theming import heed_no_color, use_theme
-from inspector.whatif import configure_for
 from sessions.library import Library
 
 # Records may come faster than anyone can read; keys are painted at once all the same.
@@ -49,7 +50,7 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
     """The inspector on one run. ``connect`` makes and starts a new engine client."""
 
     TITLE = "llm-inspect"
-    CSS_PATH = "app.tcss"
+    CSS_PATH = Path(__file__).with_name("app.tcss")
     COMMANDS = BranchingApp.COMMANDS | {KeyCommands}
     BINDINGS: ClassVar[list[BindingType]] = [*GENERAL, *BRANCHING, *SAMPLER, *TRYING]
     ENABLE_COMMAND_PALETTE = True

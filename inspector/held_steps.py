@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
-from engine.records import StepRecord
+from engine.records.step import StepRecord
 
 NEWEST = 512
 """Steps that stay in memory from the time they come."""

@@ -12,7 +12,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 
 from engine.text import safe
-from inspector.printing import console
+from inspector.cli.printing import console
 
 Result = TypeVar("Result")
 

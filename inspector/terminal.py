@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from inspector.options import UsageError
+from inspector.cli.options import UsageError
 from inspector.signals import ENDING, exit_code, handling
 
 if TYPE_CHECKING:

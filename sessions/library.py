@@ -18,11 +18,11 @@ from pathlib import Path
 
 import platformdirs
 
-from sessions.format import SUFFIX, SessionError, sidecars
-from sessions.live import is_being_written
-from sessions.paths import clean, copy, is_taken, move, reason, remove_sidecars
+from sessions.file.format import SUFFIX, SessionError, sidecars
+from sessions.file.live import is_being_written
+from sessions.file.paths import clean, copy, is_taken, move, reason, remove_sidecars
+from sessions.file.recovery import leftovers, settled_copy
 from sessions.preview import Preview, contains, preview
-from sessions.recovery import leftovers, settled_copy
 
 APP_NAME = "llm-inspect"
 _AUTOSAVES_KEPT = 50

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.records import BranchDeleted
-from sessions import codec, pruned
-from sessions.format import SessionError
-from sessions.guard import Guarded, open_guarded
+from engine.records.events import BranchDeleted
+from sessions import deleted as pruned
+from sessions.file.format import SessionError
+from sessions.file.guard import Guarded, open_guarded
+from sessions.rows import codec
 
 _PROMPT_SHOWN = 300
 

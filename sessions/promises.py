@@ -10,9 +10,10 @@ import functools
 import re
 from contextlib import closing
 
-from engine.records import How, Origin, StopKind
-from engine.vocabulary import KINDS
-from sessions.format import VERSION, blank_database, objects
+from engine.records.prompt import Origin
+from engine.records.step import How, StopKind
+from engine.records.vocabulary import KINDS
+from sessions.file.format import VERSION, blank_database, objects
 
 _LARGEST_COUNT = 1 << 31
 _LARGEST_SIZE = 1 << 53

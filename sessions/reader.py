@@ -11,28 +11,25 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engine.model_facts import ModelFacts
-from engine.records import (
+from engine.records.arrays import IntArray
+from engine.records.events import (
     BranchDeleted,
     BreakpointsSet,
     DenseLogits,
     EngineError,
-    How,
-    IntArray,
-    Origin,
-    PrefillRecord,
-    PromptRecord,
     Record,
     SettingsChanged,
-    StepRecord,
-    StopKind,
 )
-from engine.vocabulary import Token, Vocabulary
-from sessions import codec, pruned
-from sessions.format import SessionError
-from sessions.guard import Guarded, open_guarded
-from sessions.levels import RowsError
-from sessions.stored import StepMap, StepReader
+from engine.records.model import ModelFacts
+from engine.records.prompt import Origin, PrefillRecord, PromptRecord
+from engine.records.step import How, StepRecord, StopKind
+from engine.records.vocabulary import Token, Vocabulary
+from sessions import deleted as pruned
+from sessions.file.format import SessionError
+from sessions.file.guard import Guarded, open_guarded
+from sessions.lazy_steps import StepMap, StepReader
+from sessions.rows import codec
+from sessions.rows.levels import RowsError
 
 ROOT = 0
 _KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Record)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.records import BreakpointsSet, DenseLogits, Record, SettingsChanged
-from engine.stepper import Stepper
-from sessions.store import SessionWriter
+from engine.records.events import BreakpointsSet, DenseLogits, Record, SettingsChanged
+from engine.run.stepper import Stepper
+from sessions.writer import SessionWriter
 
 
 def record(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from engine.records import PrefillRecord, PromptRecord, StepRecord
-from engine.step_table import figures_of
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.step import StepRecord
+from engine.records.step_table import figures_of
 
 
 def arrivals_ms(

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engine.model_facts import ModelFacts
-from engine.records import How, StepRecord
+from engine.records.model import ModelFacts
+from engine.records.step import How, StepRecord
+from engine.records.vocabulary import Token
+from engine.run.stepper import Stepper
+from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, SpecError, effective
-from engine.stepper import Stepper
 from engine.text import quote
-from engine.tree import ROOT
-from engine.vocabulary import Token
-from sessions.diff import Change, model_changes
+from sessions.compare.diff import Change, model_changes
+from sessions.compare.tables import largest_difference
 from sessions.export.jsonl import plain
-from sessions.format import SessionError
+from sessions.file.format import SessionError
 from sessions.reader import Session
-from sessions.tables import largest_difference
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.records import StepRecord
+from engine.records.step import StepRecord
 from engine.sampling.chain import Chain, Ladder
 from engine.sampling.head import completed
 from engine.sampling.stages import StageContext

@@ -51,7 +51,7 @@ def _user_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def default_model_dir() -> Path:
     """The folder of the default model, fetched and converted first where that is still to do."""
-    from engine.models import resolve
+    from engine.models.resolve import resolve
 
     def quiet(phase: str, fraction: float | None, detail: str = "") -> None:
         pass

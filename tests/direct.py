@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.commands import Close, Command, Configure, Open, Submit
-from engine.records import EngineError, Record, RunState, StateChanged
+from engine.records.events import EngineError, Record, RunState, StateChanged
 from engine.server import Engine
 
 LETTERS = list("abcdefghijklmnopqrstuvwxyz")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.kv.state import BlockStatus, BranchState, GroupState, PoolState
-from engine.records import StepRecord
-from engine.vocabulary import Token
-from inspector.view import View
+from engine.records.cache import BlockStatus, BranchState, GroupState, PoolState
+from engine.records.step import StepRecord
+from engine.records.vocabulary import Token
+from inspector.state.view import View
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, timing, view
 
 EACH = 46_080

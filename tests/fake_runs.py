@@ -11,13 +11,13 @@ from textual.theme import Theme
 
 import themes
 from engine.backends.scripted import ScriptedBackend
-from engine.records import DenseLogits, SettingsChanged
+from engine.records.events import DenseLogits, SettingsChanged
+from engine.records.vocabulary import Token
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from engine.vocabulary import Token
 from inspector.messages import GoTo, NeedDense
-from inspector.panes.base import Pane, Rows
-from inspector.view import RunLog, View
+from inspector.state.view import RunLog, View
+from inspector.widgets.line_view import Pane, Rows
 
 EIGHTHS = (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.03125)
 """Probabilities that are easy to add up in the head."""

@@ -8,24 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.model_facts import ModelFacts
-from engine.records import (
-    Draw,
-    How,
-    KVState,
-    LayerTime,
-    Origin,
-    PrefillChunk,
-    PrefillRecord,
-    PromptRecord,
-    Record,
-    SettingsChanged,
-    StepRecord,
-    StepTiming,
-    TopTable,
-)
-from engine.vocabulary import Token
-from inspector.view import RunLog, View
+from engine.records.cache import KVState
+from engine.records.events import Record, SettingsChanged
+from engine.records.model import ModelFacts
+from engine.records.prompt import LayerTime, Origin, PrefillChunk, PrefillRecord, PromptRecord
+from engine.records.step import Draw, How, StepRecord, StepTiming, TopTable
+from engine.records.vocabulary import Token
+from inspector.state.view import RunLog, View
 
 SMOLLM2 = ModelFacts(
     name="SmolLM2-135M-Instruct",

@@ -13,9 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from engine.records import Record, StepRecord
-from sessions import codec
+from engine.records.events import Record
+from engine.records.step import StepRecord
 from sessions.examples import example
+from sessions.rows import codec
 
 MARKER = "\x1b]52;c;evil\x1b\\\x07\x9b31m\x00\x7f\r\u202eevil\u2066"
 """Writes the clipboard, rings, colours and turns the line round; it can stand in a file's TEXT."""

@@ -25,9 +25,9 @@ from typing import Any
 from textual.pilot import WaitForScreenTimeout
 
 from engine.commands import Configure, Open, Submit
-from inspector import cli
-from inspector.options import Request
-from inspector.replay_app import ReplayInspector, request_of
+from inspector.actions.replay import ReplayInspector, request_of
+from inspector.cli import main as cli
+from inspector.cli.options import Request
 from sessions import Session, SessionError, open_session
 from tests.test_sessions_fuzz import MUTATIONS
 

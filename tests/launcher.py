@@ -22,8 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PRELOADED = (
     "engine.server",
-    "engine.backends.hf",
-    "inspector.run",
+    "engine.backends.hf.backend",
+    "inspector.cli.run",
     "transformers.models.llama.modeling_llama",
     "transformers.models.llama.tokenization_llama",
     "transformers.generation",
@@ -59,7 +59,7 @@ class Launcher:
 
 def _carry_out(folder: str, words: list[str]) -> int:
     """Carry out a command in this process, a fork, with streams of its own."""
-    from inspector import cli
+    from inspector.cli import main as cli
 
     flags = os.O_WRONLY | os.O_CREAT
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import FloatArray, IntArray
+from engine.records.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.commands import SetBreakpoints
-from inspector import run
-from inspector.options import Request, Save
+from inspector.cli import run
+from inspector.cli.options import Request, Save
 from sessions import SessionError, SessionWriter, open_session
 from sessions.library import Library
 from tests.direct import DirectClient, script

@@ -7,7 +7,7 @@ import json
 from typing import Any, ClassVar
 
 from inspector.panes import registry
-from inspector.panes.gauges import GaugesPane
+from inspector.panes.gauges.pane import GaugesPane
 
 
 class Toy(GaugesPane):

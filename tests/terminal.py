@@ -22,9 +22,9 @@ _NORMALLY_ON = {"7", "25"}
 SCRIPTED = """
 import sys
 from engine.commands import Configure, Open, Submit
-from inspector.config import Config
-from inspector.options import Request, Save
-from inspector.start import open_inspector
+from inspector.cli.config import Config
+from inspector.cli.options import Request, Save
+from inspector.cli.open import open_inspector
 
 options = {"tokens": list("abcdefgh"), **%r}
 asked = Request(

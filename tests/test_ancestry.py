@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.ancestry import Ancestry
+from inspector.state.ancestry import Ancestry
 
 FORKED = {1: 0, 2: 1, 3: 2, 4: 2, 5: 4, 6: 1}
 """0 - 1 - 2 - 3, with 4 - 5 below 2 and 6 below 1."""

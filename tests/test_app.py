@@ -11,13 +11,13 @@ from textual.widgets import HelpPanel
 
 import themes
 from engine.commands import Open, Restore, Submit
-from engine.records import RunState
+from engine.records.events import RunState
 from inspector.app import _PARKED_FRAME_S, Inspector
-from inspector.options import Request
-from inspector.panes.base import Pane
-from inspector.panes.ladder import LadderPane
+from inspector.cli.options import Request
+from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
 from inspector.screens.layout import NEEDS_ROOM, PLACES, tab_labels
+from inspector.widgets.line_view import Pane
 from tests.direct import DirectClient, script
 
 FIRST = [place[0] for place in PLACES]

@@ -9,13 +9,13 @@ from textual.pilot import Pilot
 
 import themes
 from engine.commands import Configure, Open, Run, SendLogits, Step, Submit
-from engine.records import RunState, StateChanged
+from engine.records.events import RunState, StateChanged
 from inspector.app import Inspector
-from inspector.options import Request
-from inspector.panes.dials import DialsPane
-from inspector.panes.ladder import LadderPane
-from inspector.panes.shape import ShapePane
-from inspector.panes.stacks import StacksPane
+from inspector.cli.options import Request
+from inspector.panes.dials.pane import DialsPane
+from inspector.panes.ladder.pane import LadderPane
+from inspector.panes.shape.pane import ShapePane
+from inspector.panes.stacks.pane import StacksPane
 from tests.direct import DirectClient
 from tests.fake_runs import EIGHTHS, logits
 from tests.test_app import pane_text, press, screen_text, visible
@@ -188,7 +188,7 @@ async def test_dials_turn_from_the_ladder_too() -> None:
 
 async def test_whole_logits_are_asked_for_once_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     # A row that is explained has its logits asked for as well, when the cursor has rested.
-    monkeypatch.setattr("inspector.panes.ladder._PAUSE_S", 60.0)
+    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 60.0)
     one = app()
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "n", "s", "plus", "plus", "minus")

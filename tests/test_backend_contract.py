@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.backends.base import Backend, BackendError, kv_state
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf.pool import KVOptions
 from engine.backends.scripted import ScriptedBackend
-from engine.records import FloatArray
-from engine.vocabulary import KINDS, TokenKind
+from engine.records.arrays import FloatArray
+from engine.records.vocabulary import KINDS, TokenKind
 from tests import tiny_models
 from tests.tiny_models import CHARACTERS, KNOWN, SPECIALS, VOCAB
 

@@ -15,28 +15,29 @@ from typing import Any
 
 import pytest
 
-from engine import measure as measuring
-from engine import roofline
 from engine.backends.base import BackendError
-from engine.backends.hf_generate import Generate, GenerateError
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import Measure, Open, Step, Submit
-from engine.measurements import Ceilings, Contest, Measured
-from engine.model_facts import ModelFacts
-from engine.records import DenseLogits, SettingsChanged, StepRecord
-from engine.roofline import reached
+from engine.measure import contest as measuring
+from engine.measure import roofline
+from engine.measure.generate import Generate, GenerateError
+from engine.measure.roofline import reached
+from engine.records.events import DenseLogits, SettingsChanged
+from engine.records.measured import Ceilings, Contest, Measured
+from engine.records.model import ModelFacts
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from inspector import cli
-from inspector.answers import Answers, EngineFailedError
-from inspector.bench import bench
-from inspector.bench_chart import chart
-from inspector.bench_report import Circumstances, decode_ratio, lines, report
-from inspector.ceilings_file import Known, find, save
-from inspector.panes.figures import row
-from inspector.panes.gauges import GaugesPane, gauges
-from inspector.run import Progress
-from inspector.view import View
+from inspector.cli import main as cli
+from inspector.cli.answers import Answers, EngineFailedError
+from inspector.cli.bench import bench
+from inspector.cli.bench_chart import chart
+from inspector.cli.bench_report import Circumstances, decode_ratio, lines, report
+from inspector.cli.run import Progress
+from inspector.draw.numbers import row
+from inspector.panes.gauges.pane import GaugesPane, gauges
+from inspector.state.ceilings import Known, find, save
+from inspector.state.view import View
 from tests.direct import DirectClient
 from tests.fakes import SMOLLM2, case_36, chunk, kv, prefill, prompt, settings, step, timing, view
 from tests.test_app import app, pane_text, press

@@ -10,9 +10,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.records import BranchDeleted, BranchNamed, StepRecord
-from inspector.branches import Branches, Graph, Place, place
-from inspector.view import ROOT, RunLog, View
+from engine.records.events import BranchDeleted, BranchNamed
+from engine.records.step import StepRecord
+from inspector.state.branches import Branches, Graph, Place, place
+from inspector.state.view import ROOT, RunLog, View
 from tests import fakes
 
 TIMES, CACHE = fakes.timing(1.0), fakes.kv(5)

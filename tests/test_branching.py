@@ -8,26 +8,25 @@ from typing import Any
 import pytest
 
 from engine.backends.base import Encoded
+from engine.backends.tokens import tokenized
 from engine.commands import DeleteBranch, NameBranch, Step, Submit, Tokenize, UndoDelete
-from engine.records import (
+from engine.records.events import (
     NAME_LENGTH,
     BranchDeleted,
     BranchNamed,
     EngineError,
-    Origin,
-    PrefillRecord,
     Record,
     RunState,
-    StepRecord,
     Tokenized,
 )
-from engine.stepper import StepperError
+from engine.records.prompt import Origin, PrefillRecord
+from engine.records.step import StepRecord
+from engine.records.vocabulary import Token
+from engine.run.stepper import StepperError
+from engine.run.tree import ROOT
 from engine.text import TokenTable
-from engine.token_named import tokenized
-from engine.tree import ROOT
-from engine.vocabulary import Token
-from inspector.controller import Controller
-from inspector.view import RunLog
+from inspector.state.controller import Controller
+from inspector.state.view import RunLog
 from sessions import open_session
 from tests.direct import DirectClient, script
 from tests.test_sessions_store import forked_run, save

@@ -12,10 +12,10 @@ from textual.pilot import Pilot
 from textual.widgets import Button, Input, OptionList, TextArea
 
 from engine.commands import Submit
-from engine.records import RunState
+from engine.records.events import RunState
 from inspector.app import Inspector
 from inspector.keys import BRANCHING
-from inspector.panes.tree import TreePane
+from inspector.panes.tree.pane import TreePane
 from inspector.screens.dialog import Dialog, Menu
 from inspector.screens.forks import DeleteMenu, ForkMenu, NameAsk, SeedAsk, SettingsAsk
 from inspector.screens.prompt import PromptScreen

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engine import Stepper, open_model
+from engine.backends.tokens import tokenized
 from engine.sampling.chain import effective
-from engine.token_named import tokenized
 
 pytestmark = pytest.mark.model
 

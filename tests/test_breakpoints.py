@@ -14,19 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docs.pages.breakpoints import page
 from engine.backends.base import BackendError
 from engine.backends.scripted import ScriptedBackend
-from engine.breakpoints import Breakpoints
-from engine.breakpoints_page import page
 from engine.commands import Run, SetBreakpoints, Step
-from engine.conditions import Condition, ConditionError, Untold, spell
-from engine.records import EngineError, RunState, StateChanged, StepRecord
+from engine.conditions.breakpoints import Breakpoints
+from engine.conditions.condition import Condition, ConditionError, Untold, spell
+from engine.conditions.figures import FUNCTIONS, NAMES
+from engine.conditions.moment import Moment, Trail
+from engine.records.events import EngineError, RunState, StateChanged
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
 from engine.sampling.stages import STAGES
-from engine.step_figures import FUNCTIONS, NAMES
-from engine.stepper import Stepper
-from engine.trail import Moment, Trail
-from engine.tree import ROOT
 from tests import fakes
 from tests.direct import DirectClient, script
 
@@ -504,7 +505,7 @@ def test_values_are_spelled_for_people() -> None:
 def test_every_name_says_what_it_is_and_the_page_is_up_to_date() -> None:
     path = Path(__file__).resolve().parent.parent / "docs" / "breakpoints.md"
     assert path.read_text("utf-8") == page(), (
-        "run: python -m engine.breakpoints_page > docs/breakpoints.md"
+        "run: python -m docs.pages.breakpoints > docs/breakpoints.md"
     )
     for one in (*NAMES.values(), *FUNCTIONS.values()):
         assert one.definition

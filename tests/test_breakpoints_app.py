@@ -6,18 +6,18 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from engine.breakpoints import Breakpoint, Breakpoints
 from engine.commands import Run, SetBreakpoints
-from engine.conditions import Condition, Untold
-from engine.records import RunState
+from engine.conditions.breakpoints import Breakpoint, Breakpoints
+from engine.conditions.condition import Condition, Untold
+from engine.records.events import RunState
+from inspector.actions.breakpoints import Mark, Watch, Watched
 from inspector.app import Inspector
-from inspector.breaks import Mark, Watch, Watched
-from inspector.options import Request
-from inspector.panes.base import Pane
-from inspector.panes.points import NamesPane, PointsPane
-from inspector.panes.watches import WatchStrip, watch_lines
+from inspector.cli.options import Request
+from inspector.panes.breakpoints import NamesPane, PointsPane
 from inspector.screens.breakpoints import BreakpointsScreen
-from inspector.view import ROOT
+from inspector.state.view import ROOT
+from inspector.widgets.line_view import Pane
+from inspector.widgets.watches import WatchStrip, watch_lines
 from tests.direct import DirectClient, script
 from tests.test_app import press, screen_text
 from tests.test_controller import Hands

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from engine.breakpoints import Breakpoint
 from engine.commands import Open, SetBreakpoints
-from engine.records import BreakpointsSet, PromptRecord
+from engine.conditions.breakpoints import Breakpoint
+from engine.records.events import BreakpointsSet
+from engine.records.prompt import PromptRecord
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
+from inspector.actions.replay import Playing
 from inspector.app import Inspector
-from inspector.options import Request, Save
-from inspector.recorder import Recorder
-from inspector.replay_app import Playing
-from inspector.run import run
-from inspector.start import recorder
-from inspector.view import ROOT
+from inspector.cli.open import recorder
+from inspector.cli.options import Request, Save
+from inspector.cli.run import run
+from inspector.state.recorder import Recorder
+from inspector.state.view import ROOT
 from sessions import open_session
 from sessions.library import Library
 from sessions.recording import record

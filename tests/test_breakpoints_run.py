@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engine.commands import Configure, Open, Submit
-from inspector.options import Request, breakpoints_command
-from inspector.run import run
+from inspector.cli.options import Request, breakpoints_command
+from inspector.cli.run import run
 from tests.launcher import Launcher
 from tests.test_cli import refused
 

@@ -11,16 +11,17 @@ import pytest
 import torch
 
 from engine.backends.base import BackendError, ForwardPass
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf.pool import KVOptions
 from engine.backends.scripted import ScriptedBackend
-from engine.cache_curves import lengths_along, measure_curves, turns_for
 from engine.commands import MeasureCurves, Run, SendLogits, Step
-from engine.measurements import CacheCurves
-from engine.records import DenseLogits, EngineError, LoadProgress, StepRecord
+from engine.measure.cache_curves import lengths_along, measure_curves, turns_for
+from engine.records.events import DenseLogits, EngineError, LoadProgress
+from engine.records.measured import CacheCurves
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper, StepperError
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from engine.stepper import Stepper, StepperError
-from engine.tree import ROOT
-from sessions import codec
+from sessions.rows import codec
 from tests import tiny_models
 from tests.direct import DirectClient, script
 

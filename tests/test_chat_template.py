@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jinja2.exceptions import TemplateRuntimeError
 
-from engine.chat_template import MOST_CHARACTERS, SECONDS, TemplateError, TemplateProcess
+from engine.models.chat_template import MOST_CHARACTERS, SECONDS, TemplateError, TemplateProcess
 from tests import tiny_models
 
 
@@ -116,7 +116,7 @@ def test_what_transformers_sandbox_refuses_is_refused_here_too(
 
 def test_the_process_ends_with_whoever_started_it() -> None:
     code = (
-        "from engine.chat_template import TemplateProcess as T; p = T(); p.render('', {});"
+        "from engine.models.chat_template import TemplateProcess as T; p = T(); p.render('', {});"
         "print(p._process.pid, flush=True); import os; os._exit(9)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -136,7 +136,7 @@ def test_the_process_ends_with_whoever_started_it() -> None:
 def test_a_prompt_in_an_endless_template_is_one_error_and_the_engine_goes_on() -> None:
     """B4, through the backend: what follows is read as ever."""
     from engine.backends.base import BackendError
-    from engine.backends.hf import HFBackend
+    from engine.backends.hf.backend import HFBackend
 
     backend = HFBackend(tiny_models.llama(), tiny_models.tokenizer(template=ENDLESS), name="tiny")
     with pytest.raises(BackendError) as caught:

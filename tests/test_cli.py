@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from engine.commands import Configure, Submit
-from inspector import cli
-from inspector.config import Config, ConfigError
-from inspector.options import (
+from inspector.cli import main as cli
+from inspector.cli.config import Config, ConfigError
+from inspector.cli.options import (
     OneLineParser,
     Request,
     add_model_options,

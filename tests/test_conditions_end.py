@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from engine import conditions
-from engine.breakpoints import Breakpoints
 from engine.commands import SetBreakpoints
-from engine.conditions import Condition, Untold
-from engine.records import Breakpoint, BreakpointsSet
-from engine.stepper import Stepper
-from inspector.breaks import Breaks
-from inspector.panes.points import PointsPane
-from inspector.stops import Stops
-from inspector.view import RunLog
+from engine.conditions import condition as conditions
+from engine.conditions.breakpoints import Breakpoints
+from engine.conditions.condition import Condition, Untold
+from engine.records.events import Breakpoint, BreakpointsSet
+from engine.run.stepper import Stepper
+from inspector.actions.breakpoints import Breaks
+from inspector.cli.run_breakpoints import Stops
+from inspector.panes.breakpoints import PointsPane
+from inspector.state.view import RunLog
 from tests.test_breakpoints import cities
 
 NEST = "changed(" * 28 + "u" + ")" * 28

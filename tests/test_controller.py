@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.commands import Pause, Run, SendLogits, SendVocabulary, Step
-from engine.records import RunState, StateChanged
-from inspector.controller import Controller
-from inspector.view import ROOT
+from engine.records.events import RunState, StateChanged
+from inspector.state.controller import Controller
+from inspector.state.view import ROOT
 from tests.direct import DirectClient, script
 
 

@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from engine.backends import hf_fresh
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf import reference as hf_fresh
+from engine.backends.hf.pool import KVOptions
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import MeasureDrift, Run
-from engine.drift_meter import measure_drift
 from engine.kv.drift import drift
-from engine.measurements import DriftMeasured, DriftRow
-from engine.model_facts import KVStorage
-from engine.records import EngineError, LoadProgress, StepRecord
+from engine.measure.drift import measure_drift
+from engine.records.events import EngineError, LoadProgress
+from engine.records.measured import DriftMeasured, DriftRow
+from engine.records.model import KVStorage
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper, StepperError
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from engine.stepper import Stepper, StepperError
-from engine.tree import ROOT
-from sessions import codec
+from sessions.rows import codec
 from tests import tiny_models
 from tests.direct import DirectClient, script
 

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from engine.commands import MeasureDrift
-from engine.kv.drift import Drift
-from engine.measurements import DriftMeasured, DriftRow
-from engine.vocabulary import Token
+from engine.records.measured import Drift, DriftMeasured, DriftRow
+from engine.records.vocabulary import Token
+from inspector.actions.replay import ReplayInspector
+from inspector.cli.open import recorder
+from inspector.cli.options import Save
 from inspector.keys import MEASURING
-from inspector.options import Save
-from inspector.panes.base import Pane
-from inspector.replay_app import ReplayInspector
 from inspector.screens.drift import DriftScreen, _Lines, drift_lines, exact, verdict
-from inspector.start import recorder
+from inspector.widgets.line_view import Pane
 from sessions import open_session
 from sessions.library import Library
 from tests.fakes import texts

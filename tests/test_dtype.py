@@ -12,12 +12,15 @@ import pytest
 import torch
 import transformers
 
-from engine.backends import hf_dtype, hf_dtype_kept, hf_dtype_steps, hf_open
-from engine.backends.hf_dtype import Choice
-from engine.backends.hf_dtype_steps import StepTimes, time_steps
-from engine.backends.hf_reader import Reader
-from engine.model_facts import DtypeTrial
-from engine.models import resolve
+from engine.backends.hf import dtype as hf_dtype
+from engine.backends.hf import dtype_kept as hf_dtype_kept
+from engine.backends.hf import dtype_trial as hf_dtype_steps
+from engine.backends.hf import load as hf_open
+from engine.backends.hf.dtype import Choice
+from engine.backends.hf.dtype_trial import StepTimes, time_steps
+from engine.backends.hf.reader import Reader
+from engine.models.resolve import resolve
+from engine.records.model import DtypeTrial
 from tests import tiny_models
 from tests.tiny_models import CHAT_TEMPLATE, VOCAB
 
@@ -272,7 +275,7 @@ def test_e5_starts_in_a_row_take_the_same_dtype(
         timed.append(1)
         return StepTimes(rounds, 3, 3)
 
-    monkeypatch.setattr("engine.backends.hf_dtype_steps.time_steps", times)
+    monkeypatch.setattr("engine.backends.hf.dtype_trial.time_steps", times)
     monkeypatch.setattr(hf_open, "_WORTH_TIMING", 0)
     monkeypatch.setattr(hf_dtype_kept, "default_path", lambda: tmp_path / "dtypes.json")
 

@@ -21,15 +21,10 @@ from engine.commands import (
     Step,
     Submit,
 )
-from engine.measurements import MEASURING_CURVES, MEASURING_DRIFT, CacheCurves, DriftMeasured
-from engine.records import (
-    BranchNamed,
-    LoadProgress,
-    PromptRecord,
-    Record,
-    SettingsChanged,
-    StepRecord,
-)
+from engine.records.events import BranchNamed, LoadProgress, Record, SettingsChanged
+from engine.records.measured import MEASURING_CURVES, MEASURING_DRIFT, CacheCurves, DriftMeasured
+from engine.records.prompt import PromptRecord
+from engine.records.step import StepRecord
 from engine.server import Engine
 
 When = Callable[[list[Record]], bool]

@@ -13,8 +13,8 @@ import pytest
 import torch
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from engine.backends.hf import HFBackend
-from engine.records import FloatArray
+from engine.backends.hf.backend import HFBackend
+from engine.records.arrays import FloatArray
 from tests import tiny_architectures, tiny_models
 
 PROMPT = [5, 9, 30, 12, 7, 44, 3, 21]

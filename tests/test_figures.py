@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.content import Content
 
-from inspector.panes import figures, sparks
-from inspector.panes.figures import (
+from inspector.draw import block_chars as sparks
+from inspector.draw import numbers as figures
+from inspector.draw.numbers import (
     NOTHING,
     Mark,
     bandwidth,
@@ -35,7 +36,7 @@ from inspector.panes.figures import (
     size,
     three,
 )
-from inspector.panes.plots import Series, bounds, plot
+from inspector.draw.plots import Series, bounds, plot
 
 NO_NUMBER = [None, math.nan, math.inf, -math.inf]
 

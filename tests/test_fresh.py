@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from engine.backends import hf_fresh
 from engine.backends.base import BackendError
-from engine.backends.hf import HFBackend
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf import reference as hf_fresh
+from engine.backends.hf.backend import HFBackend
+from engine.backends.hf.pool import KVOptions
 from engine.kv import attention
 from engine.kv.drift import drift
 from tests import tiny_models

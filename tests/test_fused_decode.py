@@ -10,10 +10,10 @@ import pytest
 import torch
 import transformers
 
-from engine.backends import hf_dtype
-from engine.backends.hf import HFBackend
-from engine.backends.hf_fused import fused_of
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf import dtype as hf_dtype
+from engine.backends.hf.backend import HFBackend
+from engine.backends.hf.fused_decode import fused_of
+from engine.backends.hf.pool import KVOptions
 from tests import tiny_models
 
 IDS = [5, 9, 13, 4, 22, 31, 8]
@@ -149,7 +149,7 @@ def test_what_is_not_as_transformers_builds_it_keeps_its_own_layers() -> None:
 
 
 def test_a_fused_way_that_gives_other_logits_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.backends import hf_fused
+    from engine.backends.hf import fused_decode as hf_fused
 
     monkeypatch.setattr(hf_fused, "silu", torch.nn.functional.gelu)
     backend = HFBackend(tiny_models.llama(), tiny_models.tokenizer())

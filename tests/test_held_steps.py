@@ -18,13 +18,13 @@ import pytest
 
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import Run
-from engine.records import StepRecord
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper, StepperError
 from engine.sampling.chain import effective
 from engine.server import Engine
-from engine.stepper import Stepper, StepperError
-from inspector.controller import Controller
 from inspector.held_steps import HeldSteps
-from inspector.recorder import Recorder
+from inspector.state.controller import Controller
+from inspector.state.recorder import Recorder
 from tests.direct import DirectClient, Inbox, script
 from tests.test_app import app
 from tests.test_soak import LOGITS, VOCABULARY, run

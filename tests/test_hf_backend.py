@@ -13,22 +13,20 @@ import pytest
 import torch
 import transformers
 
-from engine.backends import (
-    hf_cache,
-    hf_dtype,
-    hf_facts,
-    hf_layers,
-    hf_wide,
-    open_backend,
-)
+from engine.backends import open_backend
 from engine.backends.base import BackendError
-from engine.backends.hf import HFBackend
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf import dtype as hf_dtype
+from engine.backends.hf import facts as hf_facts
+from engine.backends.hf import layer_timer as hf_layers
+from engine.backends.hf import native_cache as hf_cache
+from engine.backends.hf import upcast as hf_wide
+from engine.backends.hf.backend import HFBackend
+from engine.backends.hf.pool import KVOptions
 from engine.kv.cache import PooledCache
-from engine.records import Origin
+from engine.records.prompt import Origin
+from engine.records.vocabulary import TokenKind
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from engine.vocabulary import TokenKind
 from tests import tiny_models
 from tests.tiny_models import BOS, CHAT_TEMPLATE, EOS, KNOWN, VOCAB
 
@@ -694,7 +692,7 @@ def test_widened_products_are_the_plain_ones(build: Callable[[], Any], dtype: An
 
 
 def test_a_long_pass_is_widened_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.backends.hf_wide.is_worth_it", lambda _: True)
+    monkeypatch.setattr("engine.backends.hf.upcast.is_worth_it", lambda _: True)
     model = tiny_models.llama()
     hf_dtype.convert(model, "float16")
     backend = HFBackend(model, tiny_models.tokenizer())
@@ -746,8 +744,8 @@ def test_a_dtype_that_is_asked_for_is_not_tried_out(folder: Path, asked: str, go
 def test_without_memory_for_float32_the_stored_dtype_stays(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.backends.hf_open.available_memory", lambda: 1000)
-    monkeypatch.setattr("engine.backends.hf_open._WORTH_TIMING", 0)
+    monkeypatch.setattr("engine.backends.hf.load.available_memory", lambda: 1000)
+    monkeypatch.setattr("engine.backends.hf.load._WORTH_TIMING", 0)
     facts = open_backend("hf", {"model": str(folder)}).facts
     assert facts.dtype == "float32"
     assert facts.dtype_reason.startswith("float32: as stored; float32, to measure against, would")

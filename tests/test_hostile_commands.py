@@ -16,9 +16,9 @@ import pytest
 
 from engine.commands import Open, Submit
 from engine.sampling.stages import DIALS
-from inspector import cli
-from inspector.options import Request
-from inspector.run import JsonOutput, TextOutput
+from inspector.cli import main as cli
+from inspector.cli.options import Request
+from inspector.cli.run import JsonOutput, TextOutput
 from sessions.examples import example
 from sessions.export.formats import FORMS
 from sessions.library import Library
@@ -135,10 +135,10 @@ def test_no_run_prints_what_acts_b1(
     """B1: tokens of a hostile tokenizer, and a folder's name while it loads, in a pipe too."""
     opening, configure, _ = script(tokens=[MARKER, "a"])
     client = DirectClient()
-    monkeypatch.setattr("inspector.run.EngineClient", lambda log: client)
+    monkeypatch.setattr("inspector.cli.run.EngineClient", lambda log: client)
     form = "text" if output is TextOutput else "jsonl"
     monkeypatch.setattr(
-        "inspector.cli.request", lambda *_: Request(opening, configure, Submit("a"))
+        "inspector.cli.main.request", lambda *_: Request(opening, configure, Submit("a"))
     )
     code, text = said(capsys, "run", "a", "--format", form)
     assert code == 0
@@ -154,7 +154,7 @@ def test_no_word_of_a_configuration_file_acts_b9(
         raise RuntimeError(LONE)
 
     # What nobody refuses before would load a model.
-    monkeypatch.setattr("inspector.run.EngineClient", none_there)
+    monkeypatch.setattr("inspector.cli.run.EngineClient", none_there)
     path = tmp_path / "config.toml"
     escaped = "\\u001b]52;c;evil\\u009b\\u202e\\u0000"
     for text in (
@@ -206,8 +206,8 @@ def test_an_error_of_the_engine_does_not_act_b6(
     """B6: a name that the user or a model folder gives, in the error about it."""
     _, configure, submit = script()
     bad = Open("scripted", {"file": HOSTILE_NAME})
-    monkeypatch.setattr("inspector.run.EngineClient", lambda log: DirectClient())
-    monkeypatch.setattr("inspector.cli.request", lambda *_: Request(bad, configure, submit))
+    monkeypatch.setattr("inspector.cli.run.EngineClient", lambda log: DirectClient())
+    monkeypatch.setattr("inspector.cli.main.request", lambda *_: Request(bad, configure, submit))
     code, text = said(capsys, "run", "a")
     assert code == 3
     assert "␛]52;c;evil" in text
@@ -216,8 +216,10 @@ def test_an_error_of_the_engine_does_not_act_b6(
 def test_a_run_in_an_encoding_without_its_characters_d5(monkeypatch: pytest.MonkeyPatch) -> None:
     """D5: the whole text, code 0."""
     opening, configure, submit = script("a", tokens=["é", "…", "你", "a"])
-    monkeypatch.setattr("inspector.run.EngineClient", lambda log: DirectClient())
-    monkeypatch.setattr("inspector.cli.request", lambda *_: Request(opening, configure, submit))
+    monkeypatch.setattr("inspector.cli.run.EngineClient", lambda log: DirectClient())
+    monkeypatch.setattr(
+        "inspector.cli.main.request", lambda *_: Request(opening, configure, submit)
+    )
     out = io.TextIOWrapper(io.BytesIO(), "ascii")
     with contextlib.redirect_stdout(out):
         assert cli.main(["run", "a"]) == 0

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 import torch
 
-from engine import models
-from engine.backends import hf_open
 from engine.backends.base import BackendError
-from engine.causal import ModelError
+from engine.backends.hf import load as hf_open
+from engine.models import resolve as models
+from engine.models.checks import ModelError
 from engine.progress import silent
+from engine.run.stepper import Stepper, StepperError
 from engine.sampling.chain import effective
 from engine.sampling.spec import SpecError
-from engine.stepper import Stepper, StepperError
 from tests import tiny_models
 
 SECONDS = 5.0

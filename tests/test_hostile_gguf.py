@@ -9,8 +9,9 @@ from time import thread_time
 
 import pytest
 
-from engine import gguf, models
-from engine.causal import ModelError
+from engine.models import gguf
+from engine.models import resolve as models
+from engine.models.checks import ModelError
 from tests.test_models import header_bytes, write_gguf
 
 SECONDS = 5.0

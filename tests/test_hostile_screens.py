@@ -21,12 +21,13 @@ from rich.console import Console
 from textual.app import App
 
 from engine.commands import Configure, Open, Submit
-from engine.records import BranchDeleted, DenseLogits, Record, Stop, StopKind
+from engine.records.events import BranchDeleted, DenseLogits, Record
+from engine.records.step import Stop, StopKind
+from inspector.actions.replay import ReplayInspector, request_of
 from inspector.browser import Browser
-from inspector.options import Request
+from inspector.cli.options import Request
 from inspector.panes.registry import PANES
-from inspector.replay_app import ReplayInspector, request_of
-from inspector.view import RunLog, View
+from inspector.state.view import RunLog, View
 from sessions import open_session
 from sessions.examples import example
 from sessions.export.formats import FORMS, pieces

@@ -19,7 +19,7 @@ from engine.kv import attention
 from engine.kv.branch import OutOfBlocks
 from engine.kv.cache import PooledCache
 from engine.kv.layout import Layout, Unpooled, cache_argument, layout_of, probe
-from engine.kv.prefix import PrefixReport
+from engine.records.cache import PrefixReport
 from tests.tiny_models import MODELS, VOCAB
 
 POOLED = ("llama", "gpt2", "qwen3", "gemma3", "mistral")

@@ -13,11 +13,11 @@ import pytest
 
 from engine.backends import open_backend
 from engine.backends.base import Backend
-from engine.cache_curves import measure_curves
-from engine.models import FLOAT_DTYPES
+from engine.measure.cache_curves import measure_curves
+from engine.models.resolve import FLOAT_DTYPES
+from engine.run.stepper import Stepper
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from engine.tree import ROOT
 from tests.launcher import Launcher
 from tests.test_cli import asked
 from tests.test_real_model import GREEDY, PROMPT, ids, run, steps

@@ -17,7 +17,8 @@ from engine.kv.drift import drift
 from engine.kv.pool import Pool
 from engine.kv.prefix import root_key
 from engine.kv.quant import quantize
-from engine.kv.state import BlockStatus, pool_state
+from engine.kv.state import pool_state
+from engine.records.cache import BlockStatus
 
 FREE, EVICTED, CACHED, HELD, CURRENT = BlockStatus
 

@@ -9,14 +9,14 @@ from typing import cast
 
 import pytest
 
-from engine.model_facts import KVStorage
-from inspector import cli
-from inspector.config import Config, ConfigError
-from inspector.options import OneLineParser, add_model_options
-from inspector.sessions_command import live_open
-from inspector.sizes import parse_size
+from engine.records.model import KVStorage
+from inspector.cli import main as cli
+from inspector.cli.config import Config, ConfigError
+from inspector.cli.options import OneLineParser, add_model_options
+from inspector.cli.sessions import live_open
+from inspector.cli.sizes import parse_size
 from sessions import Session
-from sessions.diff import Change, model_changes
+from sessions.compare.diff import Change, model_changes
 from sessions.export.jsonl import run_line
 from tests.fakes import SMOLLM2, prompt
 from tests.test_cli import asked, refused

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from engine.kv import lookup
 from engine.kv.blocks import Blocks
 from engine.kv.pool import Pool
-from engine.kv.prefix import PrefixReport, chain, common_ids, common_keys, next_key, root_key
+from engine.kv.prefix import chain, common_ids, common_keys, next_key, root_key
+from engine.records.cache import PrefixReport
 
 SIZE = 4
 ROOT = root_key("model", "float16")

@@ -23,11 +23,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from engine.backends.hf import HFBackend
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf.backend import HFBackend
+from engine.backends.hf.pool import KVOptions
+from engine.run.stepper import Stepper, StepperError
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from engine.stepper import Stepper, StepperError
-from engine.tree import ROOT
 from tests import tiny_models
 from tests.tiny_models import VOCAB
 

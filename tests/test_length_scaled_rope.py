@@ -13,13 +13,14 @@ import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from engine.backends.base import BackendError
-from engine.backends.hf import HFBackend
-from engine.backends.hf_pool import KVOptions
-from engine.backends.hf_rope import length_scaled_rope
-from engine.records import FloatArray, StepRecord
+from engine.backends.hf.backend import HFBackend
+from engine.backends.hf.pool import KVOptions
+from engine.backends.hf.rope import length_scaled_rope
+from engine.records.arrays import FloatArray
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from engine.tree import ROOT
 from tests import tiny_models
 
 BORDER = 16

@@ -24,9 +24,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import causal, fetch, gguf, load_faults, models, prepared, weights
-from engine import hub as hub_module
-from engine.models import DEFAULT, ModelError, ResolvedModel, load, resolve
+from engine.models import bundled as fetch
+from engine.models import checks as causal
+from engine.models import gguf, load_faults, weights
+from engine.models import hub as hub_module
+from engine.models import resolve as models
+from engine.models import store as prepared
+from engine.models.resolve import DEFAULT, ModelError, ResolvedModel, load, resolve
 from engine.text import TokenTable
 
 ROOT = Path(__file__).parent.parent
@@ -590,7 +594,7 @@ def test_errors_cross_a_process_border() -> None:
 def test_nothing_heavy_is_imported_to_import_it() -> None:
     code = """
         import sys
-        import engine.models, engine.text
+        import engine.models.resolve, engine.text
         heavy = {"torch", "transformers", "huggingface_hub", "gguf", "accelerate", "rich", "textual"}
         assert not heavy & set(sys.modules), heavy & set(sys.modules)
     """
@@ -650,7 +654,7 @@ def test_a_build_that_is_killed_leaves_nothing_that_counts(cache: Path) -> None:
     killed = child(
         """
         import os, signal
-        from engine import prepared
+        from engine.models import store as prepared
         def build(work, model):
             (model / "weights").write_text("half")
             os.kill(os.getpid(), signal.SIGKILL)
@@ -669,7 +673,7 @@ def test_a_build_that_is_killed_leaves_nothing_that_counts(cache: Path) -> None:
 def test_of_two_processes_one_builds_and_one_waits(cache: Path) -> None:
     code = """
         import time
-        from engine import prepared
+        from engine.models import store as prepared
         built, waited = [], []
         def build(work, model):
             built.append(1)

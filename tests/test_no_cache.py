@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf.pool import KVOptions
+from engine.run.stepper import Stepper
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from engine.tree import ROOT
 from tests import tiny_models
 
 PROMPT = [5, 9, 30, 12, 7, 44, 3, 21, 8]

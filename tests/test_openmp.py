@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from engine import openmp
-from inspector import cli
+from inspector.cli import main as cli
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         raise OSError("no engine today")
 
     monkeypatch.setattr("engine.process.EngineClient.start", start)
-    monkeypatch.setattr("inspector.start.require_terminal", lambda *_: None)
+    monkeypatch.setattr("inspector.cli.open.require_terminal", lambda *_: None)
     return found
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from inspector import engine_log as engine_log_module
-from inspector.config import Config, ConfigError
-from inspector.engine_log import engine_log
+from inspector.cli import engine_log as engine_log_module
+from inspector.cli.config import Config, ConfigError
+from inspector.cli.engine_log import engine_log
 from tests.test_cli import refused
 from themes import ThemeError, load_file
 

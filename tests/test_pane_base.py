@@ -8,8 +8,8 @@ import pytest
 from textual.content import Content
 
 import themes
-from inspector.panes.base import Pane
-from inspector.view import RunLog, View
+from inspector.state.view import RunLog, View
+from inspector.widgets.line_view import Pane
 from tests.fake_runs import Host
 
 

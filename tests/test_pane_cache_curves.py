@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from textual.content import Content
 
-from engine.measurements import MEASURING_CURVES, CacheCurves
-from engine.model_facts import KVStorage
-from engine.records import LoadProgress, Record
-from inspector.panes.cache_curves import chart_of, curve_lines, in_words
-from inspector.panes.figures import row
-from inspector.panes.gauges import gauge_lines, gauges
+from engine.records.events import LoadProgress, Record
+from engine.records.measured import MEASURING_CURVES, CacheCurves
+from engine.records.model import KVStorage
+from inspector.draw.numbers import row
+from inspector.panes.gauges.cache_curves import chart_of, curve_lines, in_words
+from inspector.panes.gauges.pane import gauge_lines, gauges
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 CURVES = CacheCurves(

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual import on
 
-from engine.records import Setting, SettingsChanged
+from engine.records.events import Setting, SettingsChanged
 from engine.sampling.chain import effective
 from engine.sampling.stages import DIALS
 from inspector.messages import Try
-from inspector.panes.dial_rows import Sign, columns, dial_line, dial_rows
-from inspector.panes.dial_scales import SCALES, moved, scale_of, share_of, track, value_at
-from inspector.panes.dials import DialsPane
-from inspector.view import RunLog, View
-from inspector.whatif import chain_of, recorded_chain
+from inspector.panes.dials.pane import DialsPane
+from inspector.panes.dials.rows import Sign, columns, dial_line, dial_rows
+from inspector.panes.dials.scales import SCALES, moved, scale_of, share_of, track, value_at
+from inspector.state.view import RunLog, View
+from inspector.state.whatif import chain_of, recorded_chain
 from tests.fake_runs import Host, run
 
 TOKENS = ["a", " b", "[/b]", "\x1b[2J", "日本", "\u202e"]

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 from textual.content import Content
 
-from engine.records import KVState, Record
-from engine.roofline import Ceilings
-from inspector.panes.figures import row
-from inspector.panes.gauges import GaugesPane, gauge_lines, gauges
+from engine.measure.roofline import Ceilings
+from engine.records.cache import KVState
+from engine.records.events import Record
+from inspector.draw.numbers import row
+from inspector.panes.gauges.pane import GaugesPane, gauge_lines, gauges
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 CEILINGS = Ceilings("cpu", "a CPU", "float32", 2, 20e9, 200e9, "by hand")

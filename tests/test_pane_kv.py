@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 from textual.content import Content
 
-from engine.model_facts import ModelFacts
-from engine.records import KVState, Record
-from inspector.panes.blocks import Block, grid
-from inspector.panes.kv import KVPane
-from inspector.panes.kv_figures import formula, per_token
-from inspector.panes.kv_layout import kv_lines
-from inspector.panes.kv_logical import free_blocks, logical_blocks
-from inspector.view import View
+from engine.records.cache import KVState
+from engine.records.events import Record
+from engine.records.model import ModelFacts
+from inspector.draw.blocks import Block, grid
+from inspector.panes.kv.figures import formula, per_token
+from inspector.panes.kv.layout import kv_lines
+from inspector.panes.kv.logical import free_blocks, logical_blocks
+from inspector.panes.kv.pane import KVPane
+from inspector.state.view import View
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 

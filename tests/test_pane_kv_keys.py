@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine.kv.state import PoolState
-from engine.records import BranchNamed
-from engine.vocabulary import Token
+from engine.records.cache import PoolState
+from engine.records.events import BranchNamed
+from engine.records.vocabulary import Token
 from inspector.messages import GoTo
-from inspector.panes.kv import KVPane
-from inspector.view import View
+from inspector.panes.kv.pane import KVPane
+from inspector.state.view import View
 from tests.fake_pools import FORKED, LONG, SIDE, branch, forked, pool
 from tests.fake_runs import Host
 from tests.fakes import prompt

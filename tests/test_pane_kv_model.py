@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from engine import Stepper, open_model
-from engine.backends.hf import HFBackend
+from engine.backends.hf.backend import HFBackend
 from engine.sampling.chain import effective
-from inspector.panes.figures import size
-from inspector.panes.kv_layout import kv_lines
-from inspector.panes.kv_pool import PoolLook, pool_look
-from inspector.view import RunLog, View
+from inspector.draw.numbers import size
+from inspector.panes.kv.layout import kv_lines
+from inspector.panes.kv.pool import PoolLook, pool_look
+from inspector.state.view import RunLog, View
 from tests.fakes import texts
 
 pytestmark = pytest.mark.model

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.kv.state import GroupState, PoolState
-from engine.model_facts import KVStorage
-from engine.records import KVState
-from inspector.panes.kv_branch import Place
-from inspector.panes.kv_detail import block_lines, last_node
-from inspector.panes.kv_layout import kv_lines
-from inspector.panes.kv_pool import PoolLook, contradiction, pool_look
+from engine.records.cache import GroupState, KVState, PoolState
+from engine.records.model import KVStorage
+from inspector.panes.kv.branch import Place
+from inspector.panes.kv.detail import block_lines, last_node
+from inspector.panes.kv.layout import kv_lines
+from inspector.panes.kv.pool import PoolLook, contradiction, pool_look
 from tests.fake_pools import FORKED, LONG, SIDE, branch, forked, pool
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.content import Content
 
-from engine.records import RunState, StateChanged
-from engine.vocabulary import Token
-from inspector.panes.kv_branch import Place, cursor_branch, trees_of
-from inspector.panes.kv_detail import last_node
-from inspector.panes.kv_figures import figures
-from inspector.panes.kv_layout import KVRows, kv_lines, kv_rows
-from inspector.panes.kv_pool import PoolLook, layer_ranges, pool_look
-from inspector.panes.kv_table import Run, runs
-from inspector.view import View
+from engine.records.events import RunState, StateChanged
+from engine.records.vocabulary import Token
+from inspector.panes.kv.branch import Place, cursor_branch, trees_of
+from inspector.panes.kv.detail import last_node
+from inspector.panes.kv.figures import figures
+from inspector.panes.kv.layout import KVRows, kv_lines, kv_rows
+from inspector.panes.kv.pool import PoolLook, layer_ranges, pool_look
+from inspector.panes.kv.table import Run, runs
+from inspector.state.view import View
 from tests.fake_pools import FORKED, LONG, SIDE, branch, forked, pool
 from tests.fakes import kv, prompt, texts, timing
 

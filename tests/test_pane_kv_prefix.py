@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kv.prefix import PrefixReport, explain
-from engine.records import PrefillRecord, PromptRecord
-from engine.vocabulary import Token, Vocabulary
-from inspector.panes.kv_layout import kv_lines
-from inspector.panes.kv_prefix import prefix_lines, prefix_short
-from inspector.panes.prefill import prefill_lines
-from inspector.view import View
+from engine.kv.prefix import explain
+from engine.records.cache import PrefixReport
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.vocabulary import Token, Vocabulary
+from inspector.panes.kv.layout import kv_lines
+from inspector.panes.kv.prefix import prefix_lines, prefix_short
+from inspector.panes.prefill.pane import prefill_lines
+from inspector.state.view import View
 from tests.fake_pools import branch, pool
 from tests.fakes import SMOLLM2, chunk, prefill, prompt, texts, view
 

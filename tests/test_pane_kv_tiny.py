@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf.pool import KVOptions
+from engine.run.stepper import Stepper
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from engine.tree import ROOT
-from inspector.panes.kv_layout import kv_lines
-from inspector.panes.kv_pool import PoolLook, pool_look
-from inspector.view import RunLog, View
+from inspector.panes.kv.layout import kv_lines
+from inspector.panes.kv.pool import PoolLook, pool_look
+from inspector.state.view import RunLog, View
 from tests import tiny_models
 from tests.fakes import texts
 

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from engine.records import DenseLogits, SettingsChanged
+from engine.records.events import DenseLogits, SettingsChanged
+from engine.records.vocabulary import Token, TokenKind, Vocabulary
 from engine.sampling.chain import effective
 from engine.sampling.stages import StageContext
-from engine.vocabulary import Token, TokenKind, Vocabulary
+from inspector.draw.bars import DrawLine, share
 from inspector.messages import NeedDense
-from inspector.panes.bars import DrawLine, share
-from inspector.panes.base import Pane
-from inspector.panes.ladder import LadderPane
-from inspector.panes.ladder_draw import detail, draw_lines
-from inspector.panes.ladder_head import compact, head, short_name, value_of
-from inspector.panes.ladder_plan import plan
-from inspector.panes.ladder_rows import LadderRows, tail
-from inspector.panes.rerun import rungs_of
-from inspector.panes.rungs import Recorded, Rungs, Whole
-from inspector.view import RunLog, View
+from inspector.panes.ladder.candidates import Recorded, Rungs, Whole
+from inspector.panes.ladder.draw_line import detail, draw_lines
+from inspector.panes.ladder.head import compact, head, short_name, value_of
+from inspector.panes.ladder.pane import LadderPane
+from inspector.panes.ladder.plan import plan
+from inspector.panes.ladder.rows import LadderRows, tail
+from inspector.state.rerun import rungs_of
+from inspector.state.view import RunLog, View
+from inspector.widgets.line_view import Pane
 from tests.fake_runs import EIGHTHS, Host, picture, run, styles_at
 
 TOKENS = ["a", " b", "[/b]", "\x1b[2J", "日本", "\u202e"]
@@ -553,7 +553,7 @@ async def test_the_end_of_the_record_asks_for_the_rest_once() -> None:
 
 async def test_enter_chooses_the_selected_token(monkeypatch: pytest.MonkeyPatch) -> None:
     # A row that is explained has whole logits asked for as well, when the cursor has rested.
-    monkeypatch.setattr("inspector.panes.ladder._PAUSE_S", 60.0)
+    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 60.0)
     pane = LadderPane()
     app = Host(pane, run(TOKENS, spec=SHARP))
     async with app.run_test(size=(76, 20)) as pilot:

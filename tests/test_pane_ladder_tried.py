@@ -8,15 +8,16 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.pilot import Pilot
 
-from engine.records import Draw, How, RunState, StateChanged
-from engine.vocabulary import Token
+from engine.records.events import RunState, StateChanged
+from engine.records.step import Draw, How
+from engine.records.vocabulary import Token
+from inspector.draw.bars import DrawLine, about
 from inspector.messages import NeedDense
-from inspector.panes.bars import DrawLine, about
-from inspector.panes.ladder import LadderPane
-from inspector.panes.ladder_why import Why, why
-from inspector.panes.rerun import Run, rerun, run, token_of
-from inspector.view import View
-from inspector.whatif import chain_of
+from inspector.panes.ladder.pane import LadderPane
+from inspector.panes.ladder.why import Why, why
+from inspector.state.rerun import Run, rerun, run, token_of
+from inspector.state.view import View
+from inspector.state.whatif import chain_of
 from tests.fake_runs import Host
 from tests.fake_runs import run as run_of
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 from textual.content import Content
 
-from engine.records import LayerTime, LoadProgress, Record, RunState, StateChanged
-from inspector.panes.layers import layer_lines, split, total_layers
-from inspector.panes.prefill import PrefillPane, prefill_lines
+from engine.records.events import LoadProgress, Record, RunState, StateChanged
+from engine.records.prompt import LayerTime
+from inspector.panes.prefill.layers import layer_lines, split, total_layers
+from inspector.panes.prefill.pane import PrefillPane, prefill_lines
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 

@@ -12,8 +12,8 @@ from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 
-from inspector.panes.base import Pane
-from inspector.view import RunLog, View
+from inspector.state.view import RunLog, View
+from inspector.widgets.line_view import Pane
 from tests.fake_runs import Themed
 
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.records import RunState, StateChanged
+from engine.records.events import RunState, StateChanged
 from engine.sampling.candidates import SamplingError
 from engine.sampling.head import TailMissing, over_head
 from engine.sampling.stages import StageContext
 from engine.sampling.tail import rest_mass
-from inspector.panes.partial import Partial
-from inspector.panes.rerun import WAITING, Run, context_of, rerun, run, what_if
-from inspector.panes.rungs import Whole
-from inspector.view import View
-from inspector.whatif import chain_of
+from inspector.panes.ladder.candidates import Whole
+from inspector.state.partial import Partial
+from inspector.state.rerun import WAITING, Run, context_of, rerun, run, what_if
+from inspector.state.view import View
+from inspector.state.whatif import chain_of
 from tests import fake_runs
 
 SIZE = 300

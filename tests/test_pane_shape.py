@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from engine.records import RunState, StateChanged
+from engine.records.events import RunState, StateChanged
+from engine.records.vocabulary import Token
 from engine.sampling.repeat import repeat_draw
 from engine.sampling.shape import Mark, census, mark_of, shape_of
-from engine.vocabulary import Token
-from inspector.panes.histogram import histogram
-from inspector.panes.loops import briefly, in_words, loop_at
-from inspector.panes.rerun import rerun
-from inspector.panes.shape import ShapePane
-from inspector.panes.shape_figures import (
+from inspector.panes.shape.figures import (
     recorded_census,
     recorded_final,
     recorded_shape,
 )
-from inspector.panes.status import status_line
-from inspector.panes.transcript import TranscriptPane
-from inspector.view import View
-from inspector.whatif import chain_of
+from inspector.panes.shape.histogram import histogram
+from inspector.panes.shape.pane import ShapePane
+from inspector.panes.transcript.loops import briefly, in_words, loop_at
+from inspector.panes.transcript.pane import TranscriptPane
+from inspector.state.rerun import rerun
+from inspector.state.view import View
+from inspector.state.whatif import chain_of
+from inspector.widgets.status import status_line
 from tests.fake_runs import Host, picture, run
 
 TOKENS = ["a", " b", "[/b]", "\x1b[2J", "日本", "\u202e"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from engine.records import RunState, StateChanged
+from engine.records.events import RunState, StateChanged
 from engine.sampling.stacks import compare_stacks
 from engine.sampling.stages import StageContext
-from inspector.panes.stacks import StacksPane
-from inspector.view import View
-from inspector.whatif import chain_of
+from inspector.panes.stacks.pane import StacksPane
+from inspector.state.view import View
+from inspector.state.whatif import chain_of
 from tests.fake_runs import Host, logits, run
 
 TOKENS = ["a", " b", "[/b]", "\x1b[2J", "日本", "\u202e"]

@@ -6,9 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from engine.model_facts import KVStorage
-from engine.records import BranchNamed, EngineError, LoadProgress, Record, RunState, StateChanged
-from inspector.panes.status import SIGNS, status_line
+from engine.records.events import (
+    BranchNamed,
+    EngineError,
+    LoadProgress,
+    Record,
+    RunState,
+    StateChanged,
+)
+from engine.records.model import KVStorage
+from inspector.widgets.status import SIGNS, status_line
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, settings, step, timing, view
 
 RUN: list[Record] = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from engine.records import Origin, PromptRecord
-from engine.vocabulary import Token, TokenKind
+from engine.records.prompt import Origin, PromptRecord
+from engine.records.vocabulary import Token, TokenKind
 from inspector.messages import GoTo
 from inspector.panes.tokens import TokensPane, columns, counts, heading, token_rows
-from inspector.view import RunLog, View
+from inspector.state.view import RunLog, View
 from tests.fake_runs import Host, picture, run, styles_at
 
 TOKENS = [

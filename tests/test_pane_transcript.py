@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from engine.records import Origin, PromptRecord
+from engine.records.prompt import Origin, PromptRecord
+from engine.records.vocabulary import Token, TokenKind
 from engine.text import IncrementalDecoder, visible
-from engine.vocabulary import Token, TokenKind
 from inspector.messages import GoTo
-from inspector.panes.flow import BOLD_FROM, THRESHOLDS, Flow, level, shade
-from inspector.panes.transcript import TranscriptPane, cursor_info, legend, transcript
-from inspector.view import RunLog, View
+from inspector.panes.transcript.pane import TranscriptPane, cursor_info, legend, transcript
+from inspector.panes.transcript.text_layout import BOLD_FROM, THRESHOLDS, Flow, level, shade
+from inspector.state.view import RunLog, View
 from tests.fake_runs import Host, picture, run, styles_at
 
 WORDS = ["The", " cat", " sat", "\n", " on", "."]
@@ -188,7 +188,7 @@ def test_a_layout_of_another_branch_is_the_one_made_at_once(
 ) -> None:
     count = len(pieces)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inspector.panes.flow.MARK_EVERY", 3)
+        patch.setattr("inspector.panes.transcript.text_layout.MARK_EVERY", 3)
         view = run(
             [b"a", *pieces],
             [1 / (count + 1)] * (count + 1),

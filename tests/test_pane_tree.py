@@ -9,14 +9,15 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from engine.records import BranchNamed, Draw, How, Record, SettingsChanged, Stop, StopKind
-from engine.vocabulary import Token
-from inspector.branches import Branches
+from engine.records.events import BranchNamed, Record, SettingsChanged
+from engine.records.step import Draw, How, Stop, StopKind
+from engine.records.vocabulary import Token
 from inspector.messages import GoTo
-from inspector.panes.base import Pane
-from inspector.panes.tree import TreePane
-from inspector.panes.tree_rows import details, heading, tree_rows
-from inspector.view import RunLog, View
+from inspector.panes.tree.pane import TreePane
+from inspector.panes.tree.rows import details, heading, tree_rows
+from inspector.state.branches import Branches
+from inspector.state.view import RunLog, View
+from inspector.widgets.line_view import Pane
 from tests import fakes
 from tests.fake_runs import Host, picture, run, styles_at
 

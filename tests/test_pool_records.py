@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from engine import server
-from engine.backends.hf_pool import KVOptions
+from engine.backends.hf.pool import KVOptions
 from engine.commands import Configure, DeleteBranch, Open, Run, Step, Submit
-from engine.kv.state import BlockStatus, BranchState, GroupState, PoolState
-from engine.records import Record, StateChanged, StepRecord
-from inspector.view import RunLog
+from engine.records.cache import BlockStatus, BranchState, GroupState, PoolState
+from engine.records.events import Record, StateChanged
+from engine.records.step import StepRecord
+from inspector.state.view import RunLog
 from sessions import SessionError, SessionWriter, open_session
 from tests import tiny_models
 from tests.direct import DirectClient

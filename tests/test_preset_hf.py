@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from engine.sampling.stages import StageContext
-from engine.stepper import Stepper
 
 pytestmark = pytest.mark.model
 
@@ -30,7 +30,7 @@ def test_processed_scores_equal_generate_s(default_model_dir: Path, dials: dict[
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from engine.backends.hf import HFBackend
+    from engine.backends.hf.backend import HFBackend
 
     tokenizer = AutoTokenizer.from_pretrained(default_model_dir)
     model = AutoModelForCausalLM.from_pretrained(default_model_dir, dtype=torch.float32)

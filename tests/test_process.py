@@ -24,20 +24,19 @@ from engine.commands import (
     Step,
     Submit,
 )
-from engine.model_facts import ModelFacts
 from engine.process import EngineClient
-from engine.records import (
+from engine.records.events import (
     DenseLogits,
     EngineError,
-    PrefillRecord,
-    PromptRecord,
     Record,
     RunState,
     SettingsChanged,
     StateChanged,
-    StepRecord,
 )
-from engine.vocabulary import Vocabulary
+from engine.records.model import ModelFacts
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.step import StepRecord
+from engine.records.vocabulary import Vocabulary
 
 LETTERS = list("abcdefghijklmnopqrstuvwxyz")
 Asker = Callable[..., list[Record]]

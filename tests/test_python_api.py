@@ -13,7 +13,7 @@ from rich.console import Console
 import engine
 from engine.backends.base import Backend, BackendError
 from engine.backends.scripted import ScriptedBackend
-from engine.stepper import Stepper
+from engine.run.stepper import Stepper
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "python-api.md"
 WORDS = ("The capital of France is", " Paris", " Lyon", ",", " a", " city")

@@ -12,12 +12,13 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.commands import Configure, Open, Restore, Submit
-from engine.records import DenseLogits, RunState, StepRecord
-from inspector.options import Request, Save
-from inspector.replay import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
-from inspector.replay_app import Playing, ReplayInspector, request_of
+from engine.records.events import DenseLogits, RunState
+from engine.records.step import StepRecord
+from inspector.actions.replay import Playing, ReplayInspector, request_of
+from inspector.cli.open import recorder
+from inspector.cli.options import Request, Save
 from inspector.screens.text import TextScreen
-from inspector.start import recorder
+from inspector.state.replay_client import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
 from sessions import Session, open_session
 from sessions.examples import example
 from sessions.library import Library
@@ -39,8 +40,8 @@ def replayed(session: Session, opening: Open | None = None, **options: Any) -> R
 def letters(tmp_path: Path) -> Session:
     """Five steps of the scripted model, with a fork after the third, whole logits kept."""
     from engine.backends import open_backend
+    from engine.run.stepper import Stepper
     from engine.sampling.chain import effective
-    from engine.stepper import Stepper
     from sessions.recording import record
 
     opening, _, submit = script()
@@ -356,8 +357,8 @@ def test_a_client_answers_what_it_holds(letters: Session) -> None:
 _WITHOUT_TORCH = """
 import asyncio, json, sys
 from engine.commands import Configure, Open, Submit
-from inspector.options import Request
-from inspector.replay_app import ReplayInspector, request_of
+from inspector.cli.options import Request
+from inspector.actions.replay import ReplayInspector, request_of
 from sessions import open_session
 from sessions.examples import example
 
@@ -379,5 +380,5 @@ def test_a_replay_never_imports_torch() -> None:
         [sys.executable, "-c", _WITHOUT_TORCH], capture_output=True, text=True, check=True
     )
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
-    assert "inspector.replay_app" in loaded
+    assert "inspector.actions.replay" in loaded
     assert not loaded.intersection(("torch", "transformers", "tokenizers", "accelerate"))

@@ -10,8 +10,8 @@ from dataclasses import asdict
 
 import pytest
 
-from engine import roofline
-from engine.roofline import Ceilings, floor_ms, step_bytes, step_flops, utilisation
+from engine.measure import roofline
+from engine.measure.roofline import Ceilings, floor_ms, step_bytes, step_flops, utilisation
 
 CEILINGS = Ceilings("cpu", "a CPU", "float32", 2, 20e9, 100e9, "by hand")
 
@@ -70,6 +70,6 @@ def test_a_dtype_that_the_cpu_cannot_multiply_is_measured_on_a_small_product(
 
 
 def test_the_arithmetic_needs_no_torch() -> None:
-    code = "import engine.roofline, sys; print('torch' in sys.modules)"
+    code = "import engine.measure.roofline, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -20,9 +20,9 @@ from textual.color import TRANSPARENT
 
 from engine.safe_output import SafeStream, safe_output, unguarded
 from engine.text import safe, visible
-from inspector import cli
-from inspector.printing import console
-from inspector.run import Progress
+from inspector.cli import main as cli
+from inspector.cli.printing import console
+from inspector.cli.run import Progress
 from inspector.safe_screen import SAFE_TEXT, SafeApp, fit
 from tests.hostile import LONE, MARKER, acting, acting_apart_from_style
 

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from engine.backends.scripted import ScriptedBackend
-from engine.records import SettingsChanged, StepRecord
+from engine.models.tokenizer_file import Names
+from engine.records.events import SettingsChanged
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from engine.sampling.draw import uniform
-from engine.stepper import Stepper
-from engine.tokenizer_file import Names
-from inspector import cli
-from inspector.run_file import run_step
+from inspector.cli import main as cli
+from inspector.cli.run_file import run_step
 from sessions.export.jsonl import dumps, run_line, step_line
 
 PROBS = [0.42, 0.21, 0.13, 0.09, 0.06, 0.04, 0.03, 0.02]
@@ -522,7 +523,7 @@ def test_a_model_that_is_not_here_is_not_fetched(
 def test_torch_is_never_imported(vector: str, tokenizer: str, more: list[str]) -> None:
     words = ["sample", vector, *more, *([tokenizer] if "--tokenizer" in more else [])]
     code = (
-        "import sys; from inspector import cli; "
+        "import sys; from inspector.cli import main as cli; "
         f"code = cli.main({words!r}); heavy = ('torch', 'transformers', 'tokenizers'); "
         "print(code, [name for name in heavy if name in sys.modules], file=sys.stderr)"
     )

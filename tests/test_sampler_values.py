@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.records.vocabulary import Token, TokenKind, Vocabulary
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.chain import SpecError, effective
 from engine.sampling.explain import explain
@@ -28,9 +29,8 @@ from engine.sampling.stages import (
     Xtc,
 )
 from engine.sampling.stages.dry import overlaps
-from engine.vocabulary import Token, TokenKind, Vocabulary
-from inspector import cli
-from inspector.panes.rerun import rerun
+from inspector.cli import main as cli
+from inspector.state.rerun import rerun
 from tests.fake_runs import run as made_run
 
 WORDS = {100: b"a", 101: b" b", 103: b" c", 104: b" d", 105: b" e", 1116: b"\n\n"}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from engine.records import CUT_BY_MODEL, SURVIVES, How
+from engine.records.step import CUT_BY_MODEL, SURVIVES, How
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.chain import Chain, build, effective, forced
 from engine.sampling.draw import Purpose, argmax, draw, uniform

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.records import CUT_BY_MODEL, SURVIVES
+from engine.records.step import CUT_BY_MODEL, SURVIVES
 from engine.sampling.candidates import Candidates
 from engine.sampling.chain import effective
 from engine.sampling.draw import Purpose, draw, stretch, uniform, uniforms

@@ -9,11 +9,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from engine.records.vocabulary import Token
 from engine.sampling.chain import effective
 from engine.sampling.logits_file import LogitsFileError, load_logits
 from engine.sampling.report import sample_report
 from engine.sampling.stages import StageContext
-from engine.vocabulary import Token
 
 STEP = {
     "type": "step",

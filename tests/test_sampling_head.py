@@ -7,7 +7,9 @@ import pytest
 from hypothesis import assume, example, given, reject, settings
 from hypothesis import strategies as st
 
-from engine.records import FloatArray, StepRecord
+from engine.records.arrays import FloatArray
+from engine.records.step import StepRecord
+from engine.records.vocabulary import Token
 from engine.sampling.chain import (
     PRESETS,
     Candidates,
@@ -20,7 +22,6 @@ from engine.sampling.chain import (
 from engine.sampling.head import TailMissing, over_head
 from engine.sampling.stages import StageContext
 from engine.sampling.tail import rest_mass, settled
-from engine.vocabulary import Token
 from tests import fakes
 
 CONTEXT = StageContext(prompt_ids=(0, 3, 5), output_ids=(7, 3, 9, 3), stop_ids=frozenset({4}))

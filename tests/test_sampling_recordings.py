@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.models import resolve
+from engine.models.resolve import resolve
+from engine.models.tokenizer_file import FILE, Names
 from engine.sampling.chain import Candidates, effective
 from engine.sampling.stages import StageContext
-from engine.tokenizer_file import FILE, Names
 from tests.recordings import Case, cases
 
 PRINTED = 2e-4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.pages.samplers import page
 from engine.sampling.presets import PRESETS
-from engine.sampling.reference_page import page
 from engine.sampling.stages import DIALS, STAGES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "samplers.md"
@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "samplers.md"
 
 def test_the_page_is_up_to_date():
     assert PAGE.read_text("utf-8") == page(), (
-        "run: python -m engine.sampling.reference_page > docs/samplers.md"
+        "run: python -m docs.pages.samplers > docs/samplers.md"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.records import Setting
+from engine.records.events import Setting
 from engine.sampling.chain import (
     PRESETS,
     Chain,

@@ -10,6 +10,7 @@ import sampling_reference as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.records.vocabulary import Token, TokenKind, Vocabulary
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.chain import build, effective
 from engine.sampling.draw import Purpose, uniform
@@ -41,7 +42,6 @@ from engine.sampling.stages import (
     Xtc,
     load_processor,
 )
-from engine.vocabulary import Token, TokenKind, Vocabulary
 
 EMPTY = StageContext()
 

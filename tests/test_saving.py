@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.records import DenseLogits, Record, SettingsChanged, StepRecord
-from inspector import sessions_print
+from engine.records.events import DenseLogits, Record, SettingsChanged
+from engine.records.step import StepRecord
 from inspector.app import Inspector
-from inspector.options import Request, Save
-from inspector.recorder import Recorder, records_of
+from inspector.cli import sessions_print
+from inspector.cli.open import recorder
+from inspector.cli.options import Request, Save
 from inspector.screens.dialog import Dialog
 from inspector.screens.session_asks import InterruptedMenu, QuitMenu
-from inspector.start import recorder
-from inspector.view import RunLog
+from inspector.state.recorder import Recorder, records_of
+from inspector.state.view import RunLog
 from sessions import SessionWriter, open_session
 from sessions.library import Library
 from tests.direct import DirectClient, script

@@ -18,8 +18,9 @@ import pytest
 from engine.backends import open_backend
 from engine.backends.base import BackendError
 from engine.backends.scripted import END, UNSEEN, Fault, FaultKind, ScriptedBackend
-from engine.records import FloatArray, Origin
-from engine.vocabulary import Token, TokenKind
+from engine.records.arrays import FloatArray
+from engine.records.prompt import Origin
+from engine.records.vocabulary import Token, TokenKind
 
 
 def probs(logits: FloatArray) -> FloatArray:

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from engine.commands import Open
-from inspector import cli, keeper, sessions_print
-from inspector.config import Config
-from inspector.options import Save, UsageError
-from inspector.sessions_command import find
+from inspector.cli import main as cli
+from inspector.cli import sessions_print
+from inspector.cli.config import Config
+from inspector.cli.options import Save, UsageError
+from inspector.cli.sessions import find
+from inspector.state import keeper
 from sessions import open_session
 from sessions.examples import example
 from sessions.library import Library
@@ -115,7 +117,7 @@ def test_check_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_check_on_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from engine.backends import open_backend
-    from engine.stepper import Stepper
+    from engine.run.stepper import Stepper
     from sessions.recording import record
 
     opening, _, submit = script()

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.backends.scripted import ScriptedBackend
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
 from sessions import open_session
-from sessions.align import Segment, align, common_prefix
-from sessions.diff import Diff, Side, diff, side_of
-from sessions.diff_text import bound_text, lines, to_json
+from sessions.compare.align import Segment, align, common_prefix
+from sessions.compare.diff import Diff, Side, diff, side_of
+from sessions.compare.tables import Bound, kl
+from sessions.compare.text import bound_text, lines, to_json
 from sessions.recording import record
-from sessions.tables import Bound, kl
 from tests.test_sessions_store import forked_run, save
 
 LETTERS = "abcd"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from engine.records import StepRecord
+from engine.records.step import StepRecord
 from sessions import SessionWriter, open_session
-from sessions.format import APPLICATION_ID, VERSION, objects
+from sessions.file.format import APPLICATION_ID, VERSION, objects
 from tests.test_sessions_store import forked_run, save
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,7 +71,7 @@ def test_the_views_are_those_of_the_page() -> None:
     views = {name for kind, name, _, _ in objects() if kind == "view"}
     assert set(documented) == views
     with closing(sqlite3.connect(":memory:")) as database:
-        database.executescript((ROOT / "sessions" / "schema.sql").read_text("utf-8"))
+        database.executescript((ROOT / "sessions" / "file" / "schema.sql").read_text("utf-8"))
         for view in views:
             columns = [row[1] for row in database.execute(f"PRAGMA table_info({view})")]
             assert [one.strip() for one in documented[view]] == columns

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.backends.scripted import ScriptedBackend
-from engine.stepper import Stepper
+from engine.run.stepper import Stepper
 from sessions import open_session
 from sessions.examples import EXAMPLES, FOLDER, example, record_example
 

@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 
 from engine.backends.scripted import ScriptedBackend
-from engine.records import DenseLogits, PromptRecord, StepRecord
+from engine.records.events import DenseLogits
+from engine.records.prompt import PromptRecord
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
 from engine.timing import speed
-from inspector.view import RunLog
+from inspector.state.view import RunLog
 from sessions import SessionError, open_session
 from sessions.export.figures import COLUMNS, csv_lines
 from sessions.export.formats import FORMS, form_of, jsonl_lines, write

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sessions import SessionError, SessionWriter, open_session
-from sessions.format import sidecars
+from sessions.file.format import sidecars
 from tests import fakes
 from tests.test_sessions_store import assert_same, forked_run, odd_step, save
 
@@ -120,7 +120,7 @@ def test_an_interrupt_in_the_middle_of_a_step_leaves_what_was_saved(
 
     writer = SessionWriter(tmp_path / "run.llmi")
     writer.add(odd_step(1))
-    monkeypatch.setattr("sessions.store.pack_step", interrupted)
+    monkeypatch.setattr("sessions.writer.pack_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         writer.add(odd_step(2))
     with pytest.raises(SessionError, match="KeyboardInterrupt; what follows is not saved"):

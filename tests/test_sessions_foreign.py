@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from inspector import cli
+from inspector.cli import main as cli
 from sessions import SessionError, SessionWriter, open_session
-from sessions.format import blank
+from sessions.file.format import blank
+from sessions.file.live import is_being_written
+from sessions.file.paths import clean
 from sessions.library import Library
-from sessions.live import is_being_written
-from sessions.paths import clean
 from tests.test_sessions_store import forked_run, save
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -162,7 +162,7 @@ def test_being_written_is_known_and_a_second_reader_takes_no_lock_away(library: 
     """B9: the question is answered by the system's lock, in this process and in others."""
     path = library.folder / "live.llmi"
     ask = (
-        "import sys; from pathlib import Path; from sessions.live import is_being_written; "
+        "import sys; from pathlib import Path; from sessions.file.live import is_being_written; "
         "print(is_being_written(Path(sys.argv[1])))"
     )
 
@@ -222,7 +222,7 @@ def test_a_move_to_a_full_disk_of_another_file_system(
     def other_file_system(source: object, target: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr("sessions.paths.os.link", other_file_system)
+    monkeypatch.setattr("sessions.file.paths.os.link", other_file_system)
     written = []
 
     def full(source: Path, target: Path) -> None:
@@ -231,10 +231,10 @@ def test_a_move_to_a_full_disk_of_another_file_system(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("sessions.paths.copy_file", full)
+        patched.setattr("sessions.file.paths.copy_file", full)
         with pytest.raises(SessionError, match=r"cannot be moved to .*No space left on device"):
             Library(target.parent).rename(path, "x")
-        from sessions import paths
+        from sessions.file import paths
 
         with pytest.raises(OSError, match="No space"):
             paths.move(path, target)

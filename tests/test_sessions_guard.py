@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.records import DenseLogits
-from sessions import SessionError, SessionWriter, open_session, readonly
-from sessions.format import APPLICATION_ID, VERSION
+from engine.records.events import DenseLogits
+from sessions import SessionError, SessionWriter, open_session
+from sessions.file import readonly
+from sessions.file.format import APPLICATION_ID, VERSION
 from tests.test_sessions_store import assert_same, forked_run, save
 
 
@@ -160,7 +161,7 @@ def test_cut_off(tmp_path: Path, sample: bytes, share: float) -> None:
 
 
 def test_a_file_without_its_first_transaction(tmp_path: Path) -> None:
-    from sessions.format import blank
+    from sessions.file.format import blank
 
     (tmp_path / "run.llmi").write_bytes(blank())
     assert "is empty: nothing was saved in it" in refused(tmp_path / "run.llmi")

@@ -19,11 +19,13 @@ import pytest
 from textual.pilot import WaitForScreenTimeout
 
 from engine.commands import Configure, Open, SetBreakpoints, Submit
-from engine.records import PromptRecord, StepRecord
-from inspector import cli, run
-from inspector.options import EXIT_UNSAVED, EXIT_USAGE, Request, Save
-from inspector.recorder import Recorder
-from inspector.replay_app import ReplayInspector, request_of
+from engine.records.prompt import PromptRecord
+from engine.records.step import StepRecord
+from inspector.actions.replay import ReplayInspector, request_of
+from inspector.cli import main as cli
+from inspector.cli import run
+from inspector.cli.options import EXIT_UNSAVED, EXIT_USAGE, Request, Save
+from inspector.state.recorder import Recorder
 from sessions import SessionWriter, open_session, reader
 from sessions.library import Library
 from tests.direct import DirectClient, script

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from engine.commands import SetBreakpoints
-from engine.records import Record
-from engine.step_table import figures_of
+from engine.records.events import Record
+from engine.records.step_table import figures_of
 from engine.timing import speed
-from inspector.replay_app import Playing
-from inspector.view import RunLog, View
+from inspector.actions.replay import Playing
+from inspector.state.view import RunLog, View
 from sessions import Session, SessionWriter, open_session
-from sessions.stored import BLOCK, StepReader
+from sessions.lazy_steps import BLOCK, StepReader
 from tests import fakes
 from tests.test_app import press, screen_text
 from tests.test_breakpoints_app import points

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.records import StepRecord
+from engine.records.step import StepRecord
 from sessions import SessionError, open_session
-from sessions.format import blank
+from sessions.file.format import blank
 from tests.test_sessions_store import assert_same, forked_run, save
 
 TABLES = (

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from engine.kv.prefix import explain
-from engine.kv.state import PoolState
-from engine.model_facts import ModelFacts
-from engine.records import LayerTime, Record
-from inspector.panes.base import Pane
-from inspector.panes.kv import KVPane
+from engine.records.cache import PoolState
+from engine.records.events import Record
+from engine.records.model import ModelFacts
+from engine.records.prompt import LayerTime
+from inspector.panes.kv.pane import KVPane
 from inspector.panes.registry import PANES
-from inspector.view import RunLog, View
+from inspector.state.view import RunLog, View
+from inspector.widgets.line_view import Pane
 from sessions import Session, open_session
 from tests import fake_pools, fakes
 from tests.fake_pools import FORKED, LONG, SIDE, branch, pool

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.records import BranchDeleted, Record
-from inspector import sessions_print
-from inspector.cli import main
+from engine.records.events import BranchDeleted, Record
+from inspector.cli import sessions_print
+from inspector.cli.main import main
 from inspector.screens.sessions import _glance
-from inspector.view import RunLog
-from sessions import open_session, pruned
+from inspector.state.view import RunLog
+from sessions import deleted as pruned
+from sessions import open_session
 from sessions.export.formats import FORMS
 from sessions.export.source import Source
 from sessions.preview import contains, preview

@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 from engine.backends.scripted import ScriptedBackend
-from engine.records import Record, StepRecord
+from engine.records.events import Record
+from engine.records.step import StepRecord
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from inspector.comparing import branches_beside
-from inspector.view import RunLog, View
+from inspector.state.comparing import branches_beside
+from inspector.state.view import RunLog, View
 from sessions import SessionWriter, open_session
-from sessions.diff import Diff, Pair, Side, diff, side_of
-from sessions.diff_text import bound_text, lines, to_json
+from sessions.compare.diff import Diff, Pair, Side, diff, side_of
+from sessions.compare.identical import Same, same
+from sessions.compare.tables import Bound
+from sessions.compare.text import bound_text, lines, to_json
 from sessions.recording import first_records
-from sessions.same import Same, same
-from sessions.tables import Bound
 from tests.test_sessions_store import save
 
 WIDTH = 300

@@ -13,28 +13,22 @@ import numpy as np
 import pytest
 
 from engine.backends.scripted import ScriptedBackend
-from engine.records import (
+from engine.records.events import (
     DenseLogits,
-    Draw,
     EngineError,
-    How,
     LoadProgress,
-    Origin,
-    PrefillChunk,
-    PrefillRecord,
-    PromptRecord,
     Record,
     RunState,
     Setting,
     SettingsChanged,
     StateChanged,
-    StepRecord,
-    TopTable,
 )
+from engine.records.prompt import Origin, PrefillChunk, PrefillRecord, PromptRecord
+from engine.records.step import Draw, How, StepRecord, TopTable
+from engine.records.vocabulary import KINDS, Token, TokenKind
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from engine.vocabulary import KINDS, Token, TokenKind
-from inspector.view import RunLog
+from inspector.state.view import RunLog
 from sessions import SessionError, SessionWriter, open_session
 from sessions.recording import first_records, record
 from tests import fakes
@@ -437,7 +431,7 @@ def test_draws_and_stops_of_every_kind(tmp_path: Path) -> None:
 
 
 def test_a_prefill_with_layers(tmp_path: Path) -> None:
-    from engine.records import LayerTime
+    from engine.records.prompt import LayerTime
 
     layers = (LayerTime(0.5, None, 1.25), LayerTime(None, 0.1, 0.3))
     prefill: PrefillRecord = dataclasses.replace(

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from engine.backends.scripted import ScriptedBackend
+from engine.run.stepper import Stepper
 from engine.sampling.chain import Chain, build, effective, parse_spec
 from engine.sampling.stages import StageContext
-from engine.stepper import Stepper
-from inspector.view import RunLog
+from inspector.state.view import RunLog
 from sessions import SessionError, open_session
 from sessions.recording import record
 from sessions.tempo import arrivals_ms, delays_s

@@ -14,9 +14,9 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.commands import Configure, Open, Submit
-from inspector.options import Request
-from inspector.panes.ladder import LadderPane
-from inspector.replay_app import ReplayInspector, request_of
+from inspector.actions.replay import ReplayInspector, request_of
+from inspector.cli.options import Request
+from inspector.panes.ladder.pane import LadderPane
 from sessions import open_session
 from sessions.examples import example
 

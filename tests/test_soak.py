@@ -12,9 +12,9 @@ import numpy as np
 
 from engine.backends.scripted import ScriptedBackend
 from engine.kv.prefix import common_ids
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from inspector.controller import Controller
+from inspector.state.controller import Controller
 
 VOCABULARY = 128
 LOGITS = np.random.default_rng(0).normal(size=(64, VOCABULARY)).astype(np.float32)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from engine.backends.scripted import ScriptedBackend
-from engine.records import How, StopKind
+from engine.records.step import How, StopKind
+from engine.run.stepper import Stepper, StepperError
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from engine.stepper import Stepper, StepperError
-from engine.tree import ROOT
 
 LETTERS = "abcdefghijklmnop"
 

@@ -161,8 +161,8 @@ def test_d2_a_run_without_a_screen_closes_its_session(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from engine.commands import Configure, Open, Submit
-from inspector import cli, run
-from inspector.options import Request, Save
+from inspector.cli import main as cli; from inspector.cli import run
+from inspector.cli.options import Request, Save
 
 options = {{"tokens": list("abcdefgh"), "delay_ms": 50}}
 asked = Request(Open("scripted", options), Configure(max_tokens=10_000), Submit("abc"),

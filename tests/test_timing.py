@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.records import PrefillRecord, PromptRecord, StepRecord
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.step import StepRecord
 from engine.timing import (
     Phase,
     PhaseKind,

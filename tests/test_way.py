@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.records import BranchDeleted, BranchNamed, StepRecord
-from engine.step_table import StepPath, figures_of, steady, table_of
+from engine.records.events import BranchDeleted, BranchNamed
+from engine.records.step import StepRecord
+from engine.records.step_table import StepPath, figures_of, steady, table_of
 from engine.timing import decode_ms, percentile, speed
-from inspector.branches import place
-from inspector.view import ROOT, RunLog, View
+from inspector.state.branches import place
+from inspector.state.view import ROOT, RunLog, View
 from tests import fakes
 
 Visited = Mapping[int, int]
@@ -205,10 +206,10 @@ def test_a_table_of_many_steps_grows_with_them() -> None:
 
 @pytest.mark.parametrize("cursor", [ROOT, 1000, 2000])
 def test_a_paint_of_a_long_run_looks_at_few_of_its_steps(cursor: int) -> None:
-    from inspector.panes.gauges import gauge_lines
-    from inspector.panes.status import status_line
+    from inspector.panes.gauges.pane import gauge_lines
     from inspector.panes.tokens import token_rows
-    from inspector.panes.transcript import transcript
+    from inspector.panes.transcript.pane import transcript
+    from inspector.widgets.status import status_line
 
     steps = Counted()
     log = RunLog(nodes=steps)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine.commands import Configure
+from engine.records.vocabulary import Token, Vocabulary
 from engine.sampling.chain import Chain, SpecError, effective, parse_spec
-from engine.vocabulary import Token, Vocabulary
-from inspector.view import View
-from inspector.whatif import (
+from inspector.state.view import View
+from inspector.state.whatif import (
     absent_stages,
     as_recorded,
     chain_of,

@@ -10,7 +10,7 @@ import torch
 import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from engine.backends.hf import HFBackend
+from engine.backends.hf.backend import HFBackend
 
 VOCAB = 64
 """Width of the models' logits; the tokenizer knows fewer, as real ones often do."""

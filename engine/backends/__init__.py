@@ -11,7 +11,7 @@ from engine.backends.base import Backend, BackendError
 from engine.progress import Progress, silent
 
 BACKENDS = {
-    "hf": "engine.backends.hf_open",
+    "hf": "engine.backends.hf.load",
     "scripted": "engine.backends.scripted",
 }
 """Backend name -> the module whose ``open_backend(options, progress)`` opens it.
@@ -26,7 +26,7 @@ def open_backend(
     """Open the backend called ``name`` with its own ``options`` (plain values that can be pickled).
 
     Raises BackendError for an unknown name and for whatever keeps the backend from opening, and
-    ``engine.models.ModelError`` where it is the model's fault.
+    ``engine.models.resolve.ModelError`` where it is the model's fault.
     """
     if name not in BACKENDS:
         near = difflib.get_close_matches(name, BACKENDS, 1)

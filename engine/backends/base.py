@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from engine.kv.prefix import PrefixReport, common_ids, explain
-from engine.kv.state import PoolState
-from engine.model_facts import ModelFacts
-from engine.records import FloatArray, HalfArray, KVState, LayerTime, Origin
-from engine.vocabulary import Token, Vocabulary
+from engine.kv.prefix import common_ids, explain
+from engine.records.arrays import FloatArray, HalfArray
+from engine.records.cache import KVState, PoolState, PrefixReport
+from engine.records.model import ModelFacts
+from engine.records.prompt import LayerTime, Origin
+from engine.records.vocabulary import Token, Vocabulary
 
 
 class BackendError(RuntimeError):

@@ -29,13 +29,12 @@ from engine.backends.base import (
     kept_of,
     prefix_report,
 )
-from engine.kv.blocks import BLOCK_SIZE
-from engine.kv.prefix import PrefixReport
-from engine.kv.state import PoolState
-from engine.model_facts import ModelFacts
-from engine.records import FloatArray, Origin
+from engine.records.arrays import FloatArray
+from engine.records.cache import BLOCK_SIZE, PoolState, PrefixReport
+from engine.records.model import ModelFacts
+from engine.records.prompt import Origin
+from engine.records.vocabulary import Token, TokenKind, Vocabulary
 from engine.timing import now_ms
-from engine.vocabulary import Token, TokenKind, Vocabulary
 
 LogitsOf = Callable[[Sequence[int]], Any]
 """Logits after the ids read so far (at least one), as anything that numpy takes for a vector."""

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 
-BLOCK_SIZE = 16
-"""Positions of a block unless something else is asked for."""
-LARGEST_BLOCK = 1024
-"""More positions than that in a block cannot be asked for."""
 _ROOM = 64
 """Blocks left free after somebody else's last one, so that both branches stay in one piece."""
 

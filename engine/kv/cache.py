@@ -14,17 +14,18 @@ import torch
 from transformers import Cache
 
 from engine.kv import lookup
-from engine.kv.blocks import BLOCK_SIZE, Blocks
+from engine.kv.blocks import Blocks
 from engine.kv.branch import Branch, Copy
 from engine.kv.budget import blocks_within
 from engine.kv.layer import KeylessLayer, PooledLayer
 from engine.kv.layout import Layout
 from engine.kv.pool import Pool
-from engine.kv.prefix import PrefixReport, root_key
+from engine.kv.prefix import root_key
 from engine.kv.quant import Int8Store
 from engine.kv.scratch import Scratch
-from engine.kv.state import PoolState, pool_state
+from engine.kv.state import pool_state
 from engine.kv.store import Pair, Place, PlainStore, Store
+from engine.records.cache import BLOCK_SIZE, PoolState, PrefixReport
 
 
 class PoolMemoryError(RuntimeError):

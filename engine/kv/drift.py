@@ -6,43 +6,13 @@ whether it would have mattered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.records.measured import Drift
+
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """``other`` against ``reference``, both raw logits of one position.
-
-    ``max_abs`` is the largest difference of two logits, ``max_relative`` that over the largest
-    reference logit. ``kl`` is KL(reference || other) in nats. ``top`` and ``other_top`` are the
-    most likely ids (the lowest of equals); ``margin`` and ``other_margin`` how far, in logits, each
-    lies ahead of its own second. ``worst_id`` is where the largest difference is.
-    """
-
-    max_abs: float
-    max_relative: float
-    worst_id: int
-    kl: float
-    top: int
-    other_top: int
-    margin: float
-    other_margin: float
-
-    @property
-    def flips(self) -> bool:
-        """Whether greedy decoding would take another token."""
-        return self.top != self.other_top
-
-    @property
-    def close(self) -> bool:
-        """Whether the race was close enough for such a difference to decide it."""
-        return self.margin <= 2 * self.max_abs
 
 
 def drift(reference: FloatArray, other: FloatArray) -> Drift:

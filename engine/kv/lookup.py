@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from engine.kv.branch import Branch
 from engine.kv.pool import Pool
-from engine.kv.prefix import PrefixReport, common_ids, common_keys, explain
+from engine.kv.prefix import common_ids, common_keys, explain
+from engine.records.cache import PrefixReport
 
 OTHER_VARIANT = "it was read as part of a text of another length, whose positions are scaled apart"
 """Why K and V of the same tokens are of no use."""

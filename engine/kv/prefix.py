@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
+
+from engine.records.cache import PrefixReport
 
 Key = bytes
 
@@ -59,31 +60,6 @@ def common_ids(ours: Sequence[int], theirs: Sequence[int], known: int = 0) -> in
     while at < end and ours[at] == theirs[at]:
         at += 1
     return at
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixReport:
-    """How much of a prompt was found in the pool. ``cached + computed == prompt``, always.
-
-    ``common`` counts the leading tokens shared with the nearest thing read before;
-    ``differs_at`` is the first position where the two part, with both token ids there, or None
-    where one of them simply ends. ``evicted_blocks`` were read before and thrown out for room.
-    ``moved_last`` is what ``cached`` would be if the part that differs stood behind what both
-    have in common; it is an estimate, for other neighbours may make other tokens.
-    """
-
-    prompt: int
-    cached: int
-    computed: int
-    block_size: int
-    hit_blocks: int
-    common: int
-    differs_at: int | None
-    ours: int | None
-    theirs: int | None
-    evicted_blocks: int
-    moved_last: int
-    reason: str
 
 
 def explain(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import DoubleArray, FloatArray, IntArray
+from engine.records.arrays import DoubleArray, FloatArray, IntArray
 
 PositionArray = NDArray[np.intp]
 _FIRST_HEAD = 256

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import Draw, How
+from engine.records.step import Draw, How
 from engine.sampling.candidates import Candidates, SamplingError
 
 _MASK_64 = (1 << 64) - 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import CUT_BY_MODEL, SURVIVES, Draw
+from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import stretch
 from engine.sampling.ladder import Chain, Ladder

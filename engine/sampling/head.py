@@ -13,7 +13,8 @@ import math
 
 import numpy as np
 
-from engine.records import FloatArray, StepRecord
+from engine.records.arrays import FloatArray
+from engine.records.step import StepRecord
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Chain, Ladder
 from engine.sampling.stages import StageContext

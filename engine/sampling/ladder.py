@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import CUT_BY_MODEL, SURVIVES, CutArray, Draw, How, StageTrace, TopTable
+from engine.records.arrays import CutArray
+from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw, How, StageTrace, TopTable
+from engine.records.vocabulary import Token
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import Purpose, argmax, draw, uniform
 from engine.sampling.stages import Stage, StageContext, Temperature, with_shared_dials
-from engine.vocabulary import Token
 
 
 @dataclass(frozen=True, eq=False)

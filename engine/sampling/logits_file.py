@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import FloatArray
+from engine.records.arrays import FloatArray
 from engine.text import quote
 
 EXTENSIONS = (".npy", ".json", ".jsonl")

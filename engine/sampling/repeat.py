@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import DoubleArray, IntArray
+from engine.records.arrays import DoubleArray, IntArray
 from engine.sampling.candidates import Candidates
 from engine.sampling.draw import Purpose, uniforms
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from engine.records import CUT_BY_MODEL, SURVIVES
+from engine.records.step import CUT_BY_MODEL, SURVIVES
+from engine.records.vocabulary import Token
 from engine.sampling.ladder import Ladder
 from engine.sampling.logits_file import LogitsFile
 from engine.sampling.presets import PRESETS
 from engine.sampling.settings import Effective
 from engine.sampling.stages import StageContext
-from engine.vocabulary import Token
 
 SCHEMA = 1
 

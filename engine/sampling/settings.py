@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.records import Setting
+from engine.records.events import Setting
 from engine.sampling.ladder import Chain
 from engine.sampling.presets import Preset
 from engine.sampling.spec import SpecError, build, checked, has_order, parse_spec, preset_of

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import IntArray
+from engine.records.arrays import IntArray
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.explain import explain
 from engine.sampling.ladder import Chain, Ladder

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import FloatArray, IntArray, StepRecord
+from engine.records.arrays import FloatArray, IntArray
+from engine.records.step import StepRecord
 from engine.sampling.candidates import Candidates
 from engine.sampling.chain import Chain
 from engine.sampling.stages import (

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from inspector.panes.base import Pane
-from inspector.panes.gauges import GaugesPane
-from inspector.panes.kv import KVPane
-from inspector.panes.ladder import LadderPane
-from inspector.panes.prefill import PrefillPane
-from inspector.panes.shape import ShapePane
-from inspector.panes.stacks import StacksPane
+from inspector.panes.gauges.pane import GaugesPane
+from inspector.panes.kv.pane import KVPane
+from inspector.panes.ladder.pane import LadderPane
+from inspector.panes.prefill.pane import PrefillPane
+from inspector.panes.shape.pane import ShapePane
+from inspector.panes.stacks.pane import StacksPane
 from inspector.panes.tokens import TokensPane
-from inspector.panes.transcript import TranscriptPane
-from inspector.panes.tree import TreePane
+from inspector.panes.transcript.pane import TranscriptPane
+from inspector.panes.tree.pane import TreePane
+from inspector.widgets.line_view import Pane
 
 PANES: tuple[tuple[str, type[Pane]], ...] = (
     ("transcript", TranscriptPane),

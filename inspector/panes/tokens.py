@@ -10,13 +10,14 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from engine.records import Origin, PromptRecord, StepRecord
-from engine.step_table import StepPath
-from engine.vocabulary import Token, TokenKind
+from engine.records.prompt import Origin, PromptRecord
+from engine.records.step import StepRecord
+from engine.records.step_table import StepPath
+from engine.records.vocabulary import Token, TokenKind
+from inspector.draw.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
 from inspector.messages import GoTo
-from inspector.panes.base import Pane, Rows
-from inspector.panes.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
-from inspector.view import ROOT, View
+from inspector.state.view import ROOT, View
+from inspector.widgets.line_view import Pane, Rows
 
 OUTPUT = "output"
 CURSOR = "●"

@@ -15,12 +15,12 @@ from textual.screen import ModalScreen
 from textual.suggester import Suggester
 from textual.widgets import Footer, Input, Static
 
-from engine.conditions import Condition, ConditionError, Untold, spell
-from engine.step_figures import FUNCTIONS, NAMES
+from engine.conditions.condition import Condition, ConditionError, Untold, spell
+from engine.conditions.figures import FUNCTIONS, NAMES
 from engine.text import visible
-from inspector.breaks import Breaks, Mark, Watch
-from inspector.panes.base import Pane
-from inspector.panes.points import NamesPane, PointsPane, word_at_end
+from inspector.actions.breakpoints import Breaks, Mark, Watch
+from inspector.panes.breakpoints import NamesPane, PointsPane, word_at_end
+from inspector.widgets.line_view import Pane
 
 
 class Mode(StrEnum):

@@ -12,19 +12,19 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from inspector.breaks import Watched
+from inspector.actions.breakpoints import Watched
 from inspector.keys import NEXT_PANE, pane_binding, pane_key
 from inspector.messages import Force, NeedDense, Try
-from inspector.panes.base import Pane
-from inspector.panes.dials import DialsPane
-from inspector.panes.ladder import LadderPane
+from inspector.panes.dials.pane import DialsPane
+from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
-from inspector.panes.shape import ShapePane
-from inspector.panes.stacks import StacksPane
-from inspector.panes.status import StatusLine
-from inspector.panes.watches import WatchStrip
+from inspector.panes.shape.pane import ShapePane
+from inspector.panes.stacks.pane import StacksPane
 from inspector.screens.layout import DIALS, TALL, TRANSCRIPT, Layout, TabStrip, places
-from inspector.view import RunLog, View
+from inspector.state.view import RunLog, View
+from inspector.widgets.line_view import Pane
+from inspector.widgets.status import StatusLine
+from inspector.widgets.watches import WatchStrip
 
 WIDE = (120, 36)
 """From this size on, columns by rows, all panes are on screen at once."""

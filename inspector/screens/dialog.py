@@ -16,7 +16,7 @@ from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from engine.text import visible
-from inspector.view import RunLog
+from inspector.state.view import RunLog
 
 Answer = TypeVar("Answer")
 

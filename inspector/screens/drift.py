@@ -14,11 +14,10 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from engine.kv.drift import Drift
-from engine.measurements import MEASURING_DRIFT, DriftMeasured, DriftRow
+from engine.records.measured import MEASURING_DRIFT, Drift, DriftMeasured, DriftRow
 from engine.text import visible
-from inspector.panes.cells import left, right, token_text
-from inspector.panes.figures import (
+from inspector.draw.cells import left, right, token_text
+from inspector.draw.numbers import (
     NOTHING,
     Mark,
     cut,
@@ -31,7 +30,7 @@ from inspector.panes.figures import (
     wrapped,
 )
 from inspector.screens.dialog import Dialog
-from inspector.view import ROOT, RunLog
+from inspector.state.view import ROOT, RunLog
 
 _LABEL = 31
 _FIGURE = 10

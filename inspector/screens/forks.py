@@ -7,13 +7,13 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from engine.records import NAME_LENGTH
+from engine.records.events import NAME_LENGTH
 from engine.sampling.chain import Chain, SpecError, parse_spec
 from engine.sampling.spec import has_order
 from engine.text import visible
-from inspector.option_values import MAX_SEED
+from inspector.cli.option_values import MAX_SEED
 from inspector.screens.dialog import Ask, Menu
-from inspector.whatif import chain_of, turned
+from inspector.state.whatif import chain_of, turned
 
 
 class ForkMenu(Menu):

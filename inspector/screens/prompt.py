@@ -13,12 +13,13 @@ from textual.widget import Widget
 from textual.widgets import Button, Checkbox, Static, TextArea
 
 from engine.commands import Submit
-from engine.records import EngineError, PromptRecord
+from engine.records.events import EngineError
+from engine.records.prompt import PromptRecord
 from engine.text import visible
+from inspector.draw.numbers import plural
 from inspector.escapes import escaped, needs_escapes, unescaped
-from inspector.panes.figures import plural
 from inspector.screens.dialog import Dialog, buttons
-from inspector.view import RunLog
+from inspector.state.view import RunLog
 
 _ESCAPES = "some of its characters cannot be typed: they are written like \\x1b, and \\ as \\\\"
 

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from engine.text import visible
-from inspector.panes.figures import plural
+from inspector.draw.numbers import plural
 from inspector.screens.dialog import Ask, Menu
 from sessions.preview import Preview
 

@@ -21,12 +21,12 @@ from textual.widgets.option_list import Option
 
 from engine.text import visible
 from inspector.background import Background
-from inspector.panes.figures import cut, padded, plural, right
+from inspector.draw.numbers import cut, padded, plural, right
 from inspector.screens.session_asks import NewNameAsk
 from inspector.screens.text import TextScreen
-from sessions import diff_text
-from sessions.diff import diff, side_of
-from sessions.format import SessionError
+from sessions.compare import text as diff_text
+from sessions.compare.diff import diff, side_of
+from sessions.file.format import SessionError
 from sessions.library import Deleted, Library
 from sessions.preview import Preview
 from sessions.reader import open_session

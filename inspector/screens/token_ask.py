@@ -15,13 +15,13 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from engine.records import TopTable
-from engine.vocabulary import Token, Vocabulary
+from engine.records.step import TopTable
+from engine.records.vocabulary import Token, Vocabulary
+from inspector.draw.cells import left, token_parts
+from inspector.draw.numbers import percent, plural
 from inspector.escapes import unescaped
-from inspector.panes.cells import left, token_parts
-from inspector.panes.figures import percent, plural
 from inspector.screens.dialog import Ask
-from inspector.view import RunLog
+from inspector.state.view import RunLog
 
 COMPLETIONS = 10
 _HINT = "text, or #id of a token; \\n is a line break"

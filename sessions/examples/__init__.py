@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.stepper import Stepper
-from sessions.format import SUFFIX
+from sessions.file.format import SUFFIX
 from sessions.recording import first_records, last_records
-from sessions.store import SessionWriter
+from sessions.writer import SessionWriter
 
 FOLDER = Path(__file__).parent
 

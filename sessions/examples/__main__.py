@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from engine.backends import open_backend
-from engine.stepper import Stepper
+from engine.run.stepper import Stepper
 from sessions.examples import EXAMPLES, FOLDER, record_example
-from sessions.format import SUFFIX
+from sessions.file.format import SUFFIX
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from engine.records import StepRecord
+from engine.records.step import StepRecord
 from sessions.export.jsonl import plain
 from sessions.export.source import Source
 

@@ -14,7 +14,7 @@ from sessions.export.jsonl import dumps, end_line, end_reason, run_line, step_li
 from sessions.export.page import html_lines
 from sessions.export.report import markdown_lines
 from sessions.export.source import Source
-from sessions.format import SessionError
+from sessions.file.format import SessionError
 
 
 def jsonl_lines(source: Source) -> Iterator[str]:

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.model_facts import KVStorage, ModelFacts
-from engine.records import (
+from engine.records.cache import KVState
+from engine.records.events import SettingsChanged
+from engine.records.model import KVStorage, ModelFacts
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.step import (
     CUT_BY_MODEL,
     SURVIVES,
-    KVState,
-    PrefillRecord,
-    PromptRecord,
-    SettingsChanged,
     StageTrace,
     StepRecord,
     StepTiming,

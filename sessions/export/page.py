@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.records import StepRecord
-from engine.step_table import StepPath
+from engine.records.step import StepRecord
+from engine.records.step_table import StepPath
+from engine.records.vocabulary import Token
 from engine.text import label, visible
-from engine.vocabulary import Token
 from sessions.export.jsonl import cut_name, plain, texts
 from sessions.export.source import Source
 from sessions.export.words import about, speeds

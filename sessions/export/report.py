@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
-from engine.records import StepRecord
+from engine.records.step import StepRecord
 from engine.text import visible, visible_bytes
 from sessions.export.source import Source
 from sessions.export.words import about, output_text, speeds

@@ -9,16 +9,18 @@ from typing import Protocol
 
 import numpy as np
 
-from engine.model_facts import ModelFacts
-from engine.records import PrefillRecord, PromptRecord, SettingsChanged, StepRecord
-from engine.step_table import StepPath, StepTable, table_of
+from engine.records.events import SettingsChanged
+from engine.records.model import ModelFacts
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.step import StepRecord
+from engine.records.step_table import StepPath, StepTable, table_of
 from engine.timing import Speed, speed
-from sessions import pruned
+from sessions import deleted as pruned
 from sessions.reader import ROOT, Session
 
 
 class Log(Protocol):
-    """What a live run's log offers (``inspector.view.RunLog`` does)."""
+    """What a live run's log offers (``inspector.state.view.RunLog`` does)."""
 
     facts: ModelFacts | None
     prompt: PromptRecord | None

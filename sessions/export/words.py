@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.records import StepRecord
-from engine.step_table import StepPath
+from engine.records.step import StepRecord
+from engine.records.step_table import StepPath
 from engine.text import IncrementalDecoder
 from sessions.export.source import Source
 

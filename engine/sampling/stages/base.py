@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from engine.records import IntArray
+from engine.records.arrays import IntArray
+from engine.records.vocabulary import Token, Vocabulary
 from engine.sampling.candidates import Candidates
-from engine.vocabulary import Token, Vocabulary
 
 
 @dataclass(frozen=True)

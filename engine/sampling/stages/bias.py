@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import IntArray
+from engine.records.arrays import IntArray
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.stages.base import Dial, Parameters, Role, StageContext, stage
 from engine.sampling.stages.lists import (

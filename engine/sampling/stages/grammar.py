@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.records.vocabulary import TokenKind, Vocabulary
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.stages.base import Dial, Parameters, Role, StageContext, stage
-from engine.vocabulary import TokenKind, Vocabulary
 
 _EXTRA = "llm-inspect-tui[grammar]"
 # Else, where a grammar leaves one text only, llguidance allows the one token it would cut it into.

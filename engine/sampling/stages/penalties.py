@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import IntArray
+from engine.records.arrays import IntArray
 from engine.sampling.candidates import Candidates
 from engine.sampling.stages.base import Dial, Parameters, Role, StageContext, stage
 from engine.sampling.stages.bias import Over

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.records import FloatArray
+from engine.records.arrays import FloatArray
 from engine.sampling.candidates import Candidates
 from engine.sampling.draw import Purpose, uniform
 from engine.sampling.stages.base import Dial, Figure, Parameters, StageContext, stage

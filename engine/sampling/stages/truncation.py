@@ -13,7 +13,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records import DoubleArray
+from engine.records.arrays import DoubleArray
 from engine.sampling.candidates import Candidates
 from engine.sampling.stages.base import Dial, Figure, Parameters, StageContext, stage
 

@@ -1,0 +1,362 @@
+"""Reading a text with a model: passes over a pool of K/V blocks, or over the model's own cache."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine.backends.base import BackendError, ForwardPass, kept_of, prefix_report
+from engine.backends.hf import native_cache as hf_cache
+from engine.backends.hf.layer_timer import LayerTimer, stopwatch
+from engine.backends.hf.parts import Parts
+from engine.backends.hf.upcast import ROWS
+from engine.kv.branch import OutOfBlocks
+from engine.kv.cache import PooledCache
+from engine.kv.lookup import OTHER_VARIANT
+from engine.models.checks import first_line
+from engine.records.arrays import FloatArray, HalfArray
+from engine.records.cache import PrefixReport
+from engine.timing import now_ms
+
+
+class Reader:
+    """What has been read, and where its K and V lie: in ``pool``, in ``cache``, or nowhere.
+
+    A pass that fails leaves ``length`` as it was. With a pool nothing is lost; a half-written cache
+    of the model's own is dropped, and the next pass reads everything again.
+    """
+
+    def __init__(self, parts: Parts, *, cached: bool, singly: bool = False) -> None:
+        """Without ``cached`` each pass reads everything again; see ``singly`` for that."""
+        self.parts = parts
+        self.pool: PooledCache | None = None
+        self.cache: Any = None
+        self.keeps_cache = cached
+        """Whether the model keeps anything between two passes."""
+        self.can_rewind = True
+        """Whether the last positions can be taken back alone."""
+        self.singly = singly
+        """Whether several positions behind others must go in one by one, as in some recurrent
+        models."""
+        self.argument = hf_cache.argument_of(parts.model) if cached else None
+        """The name of the model's argument that takes its cache."""
+        self.keywords: dict[str, Any] = {"use_cache": cached, "return_dict": True}
+        self._own_ids: list[int] = []
+        self._own_variant = b""
+        self._whole = 0
+        self._kinds: set[tuple[str, int]] = set()
+
+    # --- where it is --------------------------------------------------------------------------
+
+    @property
+    def ids(self) -> list[int]:
+        """What was read and not taken back. Do not change it."""
+        return self._own_ids if self.pool is None else self.pool.current.ids
+
+    def _variant(self, length: int) -> bytes:
+        """What K and V of a text of ``length`` positions depend on besides its tokens."""
+        return b"" if self.parts.rope is None else self.parts.rope.variant(length)
+
+    def seek(self, ids: Sequence[int]) -> int:
+        """Go to where ``ids``, short of the last one, were read; how many of them that is.
+
+        What is read next is a part of ``ids``: K and V that depend on its length are those of all.
+        """
+        self._whole = len(ids)
+        if self.pool is not None:
+            with self._leaving_nothing_useless(self.pool):
+                return self.pool.seek(list(ids), self._variant(len(ids)))
+        if not self.keeps_cache:
+            # Where nothing is kept, to be at a place is only to know what stands before it.
+            self._own_ids[:] = ids[:-1]
+            return len(self._own_ids)
+        kept = kept_of(self._own_ids, ids, can_rewind=self.can_rewind)
+        if self._own_variant != self._variant(len(ids)):
+            kept = 0
+        self.rollback(len(self._own_ids) - kept)
+        self._whole, self._own_variant = len(ids), self._variant(len(ids))
+        return kept
+
+    def start(self, ids: Sequence[int]) -> PrefixReport:
+        """As ``seek``, for a new prompt: in a pool full blocks only, and why not more."""
+        self._whole = len(ids)
+        if self.pool is not None:
+            with self._leaving_nothing_useless(self.pool):
+                return self.pool.start(list(ids), self._variant(len(ids)))
+        held, variant = list(self._own_ids), self._own_variant
+        if not self.keeps_cache:
+            self._own_ids.clear()
+            reason = "no cache is kept: each pass reads everything"
+            return replace(prefix_report(ids, held, 0), reason=reason, moved_last=0)
+        report = prefix_report(ids, held, self.seek(ids), can_rewind=self.can_rewind)
+        if report.common and variant != self._own_variant:
+            return replace(report, reason=OTHER_VARIANT)
+        return report
+
+    @contextlib.contextmanager
+    def _leaving_nothing_useless(self, pool: PooledCache) -> Iterator[None]:
+        """Give back a branch that is gone from, where no text of another length could use it."""
+        before = pool.current
+        yield
+        rope = self.parts.rope
+        if before is pool.current or rope is None or not before.variant:
+            return
+        if before.variant != pool.current.variant and not rope.lasts(len(before)):
+            pool.discard(before)
+
+    def rollback(self, count: int) -> None:
+        """Forget the last ``count`` positions; all of them is always possible.
+
+        Raises BackendError, and changes nothing, for more than there are and where the cache no
+        longer holds what it would have to go back to.
+        """
+        length = len(self.ids)
+        if not 0 <= count <= length:
+            raise BackendError(f"cannot take back {count} of {length} positions")
+        if count == 0:
+            return
+        self._whole = 0
+        if self.pool is not None:
+            try:
+                self.pool.truncate(length - count)
+            except ValueError as error:
+                raise BackendError(str(error)) from error
+            return
+        if count == length:
+            self.forget()
+            return
+        if self.cache is not None:
+            try:
+                hf_cache.crop(self.cache, count, length)
+            except BackendError:
+                raise
+            except Exception as error:
+                self._drop_cache()
+                raise BackendError(f"the cache cannot be rewound: {first_line(error)}") from error
+        del self._own_ids[-count:]
+
+    def kv(self) -> tuple[int, int | None]:
+        """(positions stored, of the layer that stores most; bytes that they take in all layers)."""
+        if self.pool is not None:
+            return self.pool.stored, self.pool.branch_bytes
+        return hf_cache.stored(self.cache), hf_cache.nbytes(self.cache)
+
+    def forget(self) -> None:
+        """Forget all that was read."""
+        self._whole, self._own_variant = 0, b""
+        self._drop_cache()
+        self._own_ids.clear()
+        if self.pool is not None:
+            self.pool.clear()
+
+    def cool_down(self) -> None:
+        """What has run so far was no warm-up: the next pass of each kind is one."""
+        self._kinds.clear()
+
+    def _drop_cache(self) -> None:
+        self.cache = None
+        if self.argument is not None:
+            self.keywords.pop(self.argument, None)
+
+    # --- passes -------------------------------------------------------------------------------
+
+    def prefill(self, ids: Sequence[int], *, profile: bool) -> ForwardPass:
+        """Read ``ids`` (at least one) after what is there; logits of the last one.
+
+        With ``profile`` layers are timed, by hooks that are there for this pass only. Raises
+        BackendError.
+        """
+        self.check(ids)
+        if self.singly and self.ids and len(ids) > 1:
+            return self._read_singly(ids)
+        if not profile:
+            return self.read(ids)
+        if not self.parts.layers:
+            return replace(self.read(ids), layers_note="the model's layers could not be found")
+        watch = stopwatch(self.parts.device.type, self.parts.synchronize)
+        with LayerTimer(self.parts.layers, watch) as timer:
+            result = self.read(ids, fused=False)
+        return replace(result, layers=timer.times())
+
+    def check(self, ids: Sequence[int]) -> None:
+        """Raises BackendError where the model cannot read ``ids`` after what is there."""
+        if not ids:
+            raise BackendError("there is nothing to read: a pass needs at least one token")
+        low, high = min(ids), max(ids)
+        if low < 0 or high >= self.parts.rows:
+            raise BackendError(
+                f"token id {low if low < 0 else high} has no embedding: ids run from 0 to "
+                f"{self.parts.rows - 1}"
+            )
+        limit = self.parts.position_rows
+        if limit is not None and len(self.ids) + len(ids) > limit:
+            raise BackendError(f"the context is full: the model has {limit:,} learned positions")
+
+    def _read_singly(self, ids: Sequence[int]) -> ForwardPass:
+        before = len(self.ids)
+        try:
+            passes = [self.read((token_id,)) for token_id in ids]
+        except BaseException:
+            self._drop_cache()
+            del self._own_ids[before:]
+            raise
+        return ForwardPass(
+            logits=passes[-1].logits,
+            ms=sum(one.ms for one in passes),
+            warmup=passes[0].warmup,
+            layers_note="its recurrent state is continued one position at a time",
+        )
+
+    def read(self, ids: Sequence[int], *, fused: bool = True) -> ForwardPass:
+        """One pass over ``ids``; over all before them too, where there is no cache of those.
+
+        Without ``fused`` every module of the model is called, as its hooks want it.
+        """
+        length = max(self._whole, len(self.ids) + len(ids))
+        if self.parts.rope is None:
+            return self._read(ids, fused)
+        with self._in_variant(self._variant(length)) as stale, self.parts.rope.reading(length):
+            return self._read([*stale, *ids], fused)
+
+    @contextlib.contextmanager
+    def _in_variant(self, variant: bytes) -> Iterator[list[int]]:
+        """Go to where K and V of ``variant`` lie; what of the text has to be read again there."""
+        pool = self.pool
+        if pool is None:
+            if self._own_variant != variant:
+                self._drop_cache()  # so that the next pass reads all of it
+                self._own_variant = variant
+            yield []
+            return
+        before = pool.current
+        if before.variant == variant:
+            yield []
+            return
+        with self._leaving_nothing_useless(pool):
+            pool.switch(pool.pool.open(variant))
+            try:
+                yield before.ids
+            except BaseException:
+                if before.number in pool.pool.branches:
+                    pool.switch(before)
+                raise
+
+    def _read(self, ids: Sequence[int], fused: bool) -> ForwardPass:
+        again = self._own_ids if self.cache is None and self.pool is None else []
+        count = len(again) + len(ids)
+        # After a failed pass, a step is no ordinary one.
+        warmup = self._first_of_its_kind(count) or (bool(again) and self.keeps_cache)
+        before = self._blocks_moved()
+        self.parts.synchronize()
+        started = now_ms()
+        try:
+            with torch.inference_mode(), self._over_pool(ids, count) as more:
+                if fused and count == 1 and self.pool is not None and self.parts.fused is not None:
+                    one, at = self.parts.one.fill_(ids[0]), more["position_ids"]
+                    logits, half = _in_main_memory(self.parts.fused(one, at, self.pool))
+                else:
+                    logits, half = self._logits([*again, *ids] if again else ids, count, more)
+                ms = now_ms() - started
+                self._check_finite(logits)
+        except BaseException as error:
+            # Some layers may have read the ids and others not.
+            self._drop_cache()
+            if not isinstance(error, Exception):
+                raise
+            raise explained(error, count) from error
+        if self.pool is None:
+            self._own_ids.extend(ids)
+        moved = zip(self._blocks_moved(), before, strict=True)
+        copied, evicted = (now - then for now, then in moved)
+        return ForwardPass(
+            logits, ms, warmup, half=half, copied_blocks=copied, evicted_blocks=evicted
+        )
+
+    def _first_of_its_kind(self, count: int) -> bool:
+        """Whether no pass of this kind (one position, or about as many) has run before."""
+        kind = ("decode", 1) if self.ids and count == 1 else ("prefill", count.bit_length())
+        first = kind not in self._kinds
+        self._kinds.add(kind)
+        return first
+
+    def _blocks_moved(self) -> tuple[int, int]:
+        """Blocks copied and evicted since the pool was made."""
+        if self.pool is None:
+            return 0, 0
+        counters = self.pool.pool.counters
+        return counters.copied_blocks, counters.evicted_blocks
+
+    @contextlib.contextmanager
+    def _over_pool(self, ids: Sequence[int], count: int) -> Iterator[dict[str, Any]]:
+        """One pass of ``count`` positions, over the pool if there is one; what the model is given
+        for it, as ``generate()`` would give it."""
+        if self.pool is None or self.argument is None:
+            # Everything before is read again, or it lies in the model's own cache.
+            end = len(self._own_ids) + len(ids)
+            positions = torch.arange(end - count, end, device=self.parts.device).unsqueeze(0)
+            yield {"position_ids": positions} if self.parts.takes_positions else {}
+            return
+        with self.pool.reading(ids) as positions:
+            given = {"position_ids": positions} if self.parts.takes_positions else {}
+            yield {self.argument: self.pool, **given}
+
+    def _logits(
+        self, ids: Sequence[int], count: int, more: dict[str, Any]
+    ) -> tuple[FloatArray, HalfArray | None]:
+        """Logits of the last of ``ids`` in main memory, float32 and, if they are that, float16.
+
+        The cache now holds all of ``ids``.
+        """
+        parts = self.parts
+        if count == 1:
+            output = parts.model(parts.one.fill_(ids[0]), **self.keywords, **more)
+            last = output.logits[0, -1]
+        else:
+            given = torch.tensor([ids], device=parts.device)
+            wide = parts.widened if count >= ROWS and parts.widened else contextlib.nullcontext()
+            with wide:
+                output = parts.model(given, **self.keywords, **parts.last_only, **more)
+            # Cloned, or one row would keep the rows of a whole prompt in memory.
+            last = output.logits[0, -1].clone()
+        if self.pool is not None:
+            pass
+        elif self.cache is None and self.argument is not None:
+            self.cache = getattr(output, self.argument, None)
+            if self.cache is not None:
+                self.keywords[self.argument] = self.cache
+        elif self.argument == "state":  # a new one comes out of every pass
+            self.cache = self.keywords["state"] = output.state
+        return _in_main_memory(last)
+
+    def _check_finite(self, logits: FloatArray) -> None:
+        # The largest is NaN if any is, and infinite if one is; minus infinity is a fair logit.
+        if not np.isfinite(logits.max()):
+            hint = "" if self.parts.dtype == "float32" else ": try --dtype float32"
+            raise BackendError(f"the model's logits are not finite in {self.parts.dtype}{hint}")
+
+
+def _in_main_memory(logits: torch.Tensor) -> tuple[FloatArray, HalfArray | None]:
+    """``logits`` in float32, and in float16 too where they are that."""
+    logits = logits.cpu()
+    return logits.float().numpy(), logits.numpy() if logits.dtype == torch.float16 else None
+
+
+def explained(error: Exception, count: int) -> BackendError:
+    """What went wrong in a pass of ``count`` positions, in one line."""
+    if isinstance(error, BackendError):
+        return error
+    if isinstance(error, OutOfBlocks):
+        return BackendError(str(error))
+    text = str(error)
+    memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    if memory or "out of memory" in text or "can't allocate memory" in text:
+        return BackendError(
+            f"out of memory in a pass of {count:,} positions: shorten the prompt, or use a "
+            "smaller model or --dtype"
+        )
+    return BackendError(f"the forward pass failed: {first_line(error)} ({type(error).__name__})")

@@ -1,0 +1,1 @@
+"""Conditions over a run's figures: breakpoints, watches, assertions."""

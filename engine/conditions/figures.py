@@ -1,0 +1,482 @@
+"""Every name and function that a condition may use: one table, from which help and docs are made.
+
+A bare name is a figure of the step and of the token that was drawn. The same name called with
+another token, as in ``rank(" Lyon")``, is that token's figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine.conditions.moment import Moment, Untold
+from engine.records.step import CUT_BY_MODEL, SURVIVES, How
+from engine.sampling.loops import MIN_REPEATS, MIN_TOKENS
+
+Value = bool | int | float | str
+"""What an expression can come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A figure of the step: its unit (or what sort of value it is), and what it is."""
+
+    name: str
+    unit: str
+    definition: str
+    read: Callable[[Moment], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A figure with arguments. ``parameters`` says what each is; the last ``optional`` may lack.
+
+    ``stage`` is a stage's name in quotes, ``token`` a token's text in quotes or its id, ``value``
+    any expression.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    unit: str
+    definition: str
+    call: Callable[..., Value]
+    optional: int = 0
+
+    @property
+    def signature(self) -> str:
+        """Such as ``cut(stage, token)``."""
+        return f"{self.name}({', '.join(self.parameters)})"
+
+
+# --- the token ---------------------------------------------------------------------------------
+
+
+def _stop(at: Moment) -> str:
+    return "" if at.step.stop is None else at.step.stop.kind.value
+
+
+TOKEN = (
+    Name(
+        "token",
+        "text",
+        "text of the token; bytes that are no whole character read as U+FFFD",
+        lambda at: at.step.token.bytes.decode("utf-8", "replace"),
+    ),
+    Name("token_id", "id", "its id in the vocabulary", lambda at: at.step.token.id),
+    Name("token_bytes", "hex", 'its bytes, such as "205061"', lambda at: at.step.token.bytes.hex()),
+    Name("kind", "text", "normal, special, added or byte", lambda at: at.step.token.kind.value),
+    Name("text", "text", "all that was generated so far, with this token", lambda at: at.text),
+    Name("prompt", "text", "the prompt", lambda at: at.trail.prompt.text),
+    Name(
+        "stop",
+        "text",
+        'stop_token, length or context where the run ends here, "" elsewhere',
+        _stop,
+    ),
+)
+
+# --- the place ---------------------------------------------------------------------------------
+
+PLACE = (
+    Name("step", "count", "number of the token in the output, from 1", lambda at: at.index + 1),
+    Name("position", "count", "tokens before it, prompt included", lambda at: at.step.position),
+    Name("node", "number", "its node in the tree of the run", lambda at: at.step.node),
+    Name("parent", "number", "the node before; 0 is the prompt", lambda at: at.step.parent),
+)
+
+# --- the draw ----------------------------------------------------------------------------------
+
+
+def _u(at: Moment) -> float:
+    if at.step.draw.u is None:
+        raise Untold(f"no randomness was used: the token is {at.step.draw.how.value}")
+    return at.step.draw.u
+
+
+def _flip(at: Moment) -> float:
+    u, low, high = _u(at), at.step.draw.low, at.step.draw.high
+    borders = [u - low] * (low > 0.0) + [high - u] * (high < 1.0)
+    if not borders:
+        raise Untold("nothing else could be drawn")
+    return min(borders)
+
+
+DRAW = (
+    Name("how", "text", "sampled, greedy or forced", lambda at: at.step.draw.how.value),
+    Name("forced", "yes/no", "the token was forced", lambda at: at.step.draw.how is How.FORCED),
+    Name("u", "0..1", "the random number of the draw", _u),
+    Name("flip", "0..1", "how far u was from another token's stretch", _flip),
+    Name("seed", "number", "the seed it was drawn with", lambda at: at.step.seed),
+)
+
+# --- what the model thought --------------------------------------------------------------------
+
+
+def _margin(at: Moment) -> float:
+    probs = at.step.top.probs[0]
+    return float(probs[0] - probs[1]) if len(probs) > 1 else float(probs[0])
+
+
+def _leaders(at: Moment) -> tuple[int, float, float]:
+    """(row of the most likely token after the chain, its probability, that of the second)."""
+    top = at.step.top
+    final = top.probs[-1]
+    # Lowest id first among equals, as greedy decoding has it.
+    order = sorted(range(len(final)), key=lambda row: (-final[row], top.ids[row]))
+    second = float(final[order[1]]) if len(order) > 1 else 0.0
+    return order[0], float(final[order[0]]), second
+
+
+def _rest(at: Moment) -> float:
+    """The most that one token that was not recorded can have after the chain."""
+    rest = 1.0 - float(at.step.top.probs[-1].sum())
+    # What is left by rounding is no token.
+    return rest if rest > 1e-9 else 0.0
+
+
+def _top_row(at: Moment) -> int:
+    row, best, _ = _leaders(at)
+    if best < _rest(at):
+        raise Untold("the most likely token after the chain may not be among those recorded")
+    return row
+
+
+def _margin_final(at: Moment) -> float:
+    _, best, second = _leaders(at)
+    if second < _rest(at):
+        raise Untold("the second most likely token after the chain may not be recorded")
+    return best - second
+
+
+def _text_of(at: Moment, row: int) -> str:
+    return at.step.top.tokens[row].bytes.decode("utf-8", "replace")
+
+
+MODEL = (
+    Name("raw_logprob", "nats", "log-softmax of the model's logit", lambda at: at.step.raw_logprob),
+    Name("raw_prob", "0..1", "exp(raw_logprob)", lambda at: math.exp(at.step.raw_logprob)),
+    Name("surprisal", "nats", "-raw_logprob", lambda at: at.step.surprisal),
+    Name("rank", "count", "place in the model's order, 1 the most likely", lambda at: at.step.rank),
+    Name("entropy", "nats", "of the model's distribution", lambda at: at.step.entropy_raw),
+    Name("varentropy", "nats²", "variance of the surprisal", lambda at: at.step.varentropy_raw),
+    Name("margin", "0..1", "the model's two largest probabilities, their difference", _margin),
+    Name("top", "text", "the model's most likely token", lambda at: _text_of(at, 0)),
+)
+
+# --- what the chain made of it -----------------------------------------------------------------
+
+
+def _survivors(at: Moment, stage: str | None = None) -> int:
+    if stage is not None:
+        return at.step.stages[at.stage(stage)].survivors
+    if not at.step.stages:
+        raise Untold("the chain has no stages")
+    return at.step.stages[-1].survivors
+
+
+CHAIN = (
+    Name("final_prob", "0..1", "probability after the chain", lambda at: at.step.final_prob),
+    Name("prob", "0..1", "another name for final_prob", lambda at: at.step.final_prob),
+    Name("entropy_final", "nats", "entropy after the chain", lambda at: at.step.entropy_final),
+    Name("margin_final", "0..1", "as margin, after the chain", _margin_final),
+    Name(
+        "top_final",
+        "text",
+        "most likely token after the chain",
+        lambda at: _text_of(at, _top_row(at)),
+    ),
+    Name(
+        "argmax_changed",
+        "yes/no",
+        "the chain has put another token first than the model",
+        lambda at: _top_row(at) != 0,
+    ),
+    Name("survivors", "count", "tokens still possible after the chain", _survivors),
+    Name("chain", "text", "the chain in writing", lambda at: at.step.chain_spec),
+    Name("preset", "text", "the stack whose rules it follows", lambda at: at.step.preset),
+)
+
+# --- the cache ---------------------------------------------------------------------------------
+
+
+def _new_block(at: Moment) -> bool:
+    kv = at.step.kv
+    if kv.nbytes is None:
+        raise Untold("there is no cache of blocks")
+    size = kv.block_size
+    return -(-kv.seen // size) > -(-(kv.seen - kv.computed) // size)
+
+
+def _kv_bytes(at: Moment) -> int:
+    if at.step.kv.nbytes is None:
+        raise Untold("the cache's size is not known")
+    return at.step.kv.nbytes
+
+
+CACHE = (
+    Name("context", "count", "positions that the model had read", lambda at: at.step.kv.seen),
+    Name("computed", "count", "positions that the pass read", lambda at: at.step.kv.computed),
+    Name("cached", "count", "positions that it found in the cache", lambda at: at.step.kv.cached),
+    Name("kv_bytes", "bytes", "size of the cache, of its real tensors", _kv_bytes),
+    Name("new_block", "yes/no", "the pass began a new block of the cache", _new_block),
+    Name(
+        "prefix_miss",
+        "yes/no",
+        "the pass found nothing in the cache and read everything",
+        lambda at: at.step.kv.computed > 0 and at.step.kv.cached == 0,
+    ),
+    Name(
+        "reread",
+        "yes/no",
+        "the branch was no longer in the cache and was read again",
+        lambda at: at.step.timing.reread,
+    ),
+    Name(
+        "copied_blocks",
+        "count",
+        "blocks of the cache that the pass copied, because others share them",
+        lambda at: at.step.kv.copied_blocks,
+    ),
+    Name(
+        "evicted_blocks",
+        "count",
+        "blocks of other branches that went to make room for it",
+        lambda at: at.step.kv.evicted_blocks,
+    ),
+)
+
+# --- time --------------------------------------------------------------------------------------
+
+TIME = (
+    Name(
+        "latency_ms",
+        "ms",
+        "all of the step; reading the prompt is not in the first",
+        lambda at: at.step.timing.total_ms,
+    ),
+    Name("forward_ms", "ms", "the model's pass", lambda at: at.step.timing.forward_ms),
+    Name("sample_ms", "ms", "the chain and the draw", lambda at: at.step.timing.sample_ms),
+    Name("warmup", "yes/no", "first pass of its shape", lambda at: at.step.timing.warmup),
+    Name("reused", "yes/no", "no pass was needed", lambda at: at.step.timing.reused),
+)
+
+# --- loops -------------------------------------------------------------------------------------
+
+LOOP = (
+    Name(
+        "loop",
+        "yes/no",
+        f"the text ends in a cycle that ran {MIN_REPEATS} times or more, over {MIN_TOKENS} tokens "
+        "or more",
+        lambda at: at.loop is not None,
+    ),
+    Name(
+        "loop_length",
+        "count",
+        "tokens in one cycle, 0 without",
+        lambda at: 0 if at.loop is None else at.loop.length,
+    ),
+    Name(
+        "loop_repeats",
+        "count",
+        "whole cycles so far, 0 without",
+        lambda at: 0 if at.loop is None else at.loop.repeats,
+    ),
+)
+
+# --- functions ---------------------------------------------------------------------------------
+
+
+def _cut(at: Moment, stage: str, token: str | int) -> bool:
+    return at.was_cut(at.stage(stage), token)
+
+
+def _cut_by(at: Moment, token: str | int) -> str:
+    stage = at.cut_by(token)
+    if stage == SURVIVES:
+        return ""
+    return "model" if stage == CUT_BY_MODEL else at.step.stages[stage].name
+
+
+FUNCTIONS_OF_A_TOKEN = (
+    Function(
+        "prob",
+        ("token",),
+        "0..1",
+        "a token's probability after the chain; final_prob is another name for it",
+        lambda at, token: at.final_prob(token),
+    ),
+    Function("final_prob", ("token",), "0..1", "the same", lambda at, token: at.final_prob(token)),
+    Function(
+        "raw_prob",
+        ("token",),
+        "0..1",
+        "its probability by the model",
+        lambda at, token: float(at.step.top.probs[0, at.known_row(token)]),
+    ),
+    Function(
+        "raw_logprob",
+        ("token",),
+        "nats",
+        "the logarithm of that",
+        lambda at, token: float(at.step.top.raw_logprobs[at.known_row(token)]),
+    ),
+    Function(
+        "logit",
+        ("token",),
+        "",
+        "the model's raw logit",
+        lambda at, token: float(at.step.top.raw_logits[at.known_row(token)]),
+    ),
+    Function(
+        "rank",
+        ("token",),
+        "count",
+        "its place in the model's order",
+        lambda at, token: int(at.step.top.ranks[at.known_row(token)]),
+    ),
+    Function(
+        "survives",
+        ("token",),
+        "yes/no",
+        "it is still possible after the chain",
+        lambda at, token: at.cut_by(token) == SURVIVES,
+    ),
+    Function(
+        "cut_by",
+        ("token",),
+        "text",
+        'the stage that cut it, "model" for a logit of minus infinity, "" for a survivor',
+        _cut_by,
+    ),
+    Function("cut", ("stage", "token"), "yes/no", "this stage cut this token", _cut),
+)
+
+FUNCTIONS_OF_A_STAGE = (
+    Function("survivors", ("stage",), "count", "tokens still possible after the stage", _survivors),
+    Function(
+        "mass_removed",
+        ("stage",),
+        "0..1",
+        "share of its own input that the stage cut",
+        lambda at, stage: at.step.stages[at.stage(stage)].mass_removed,
+    ),
+    Function(
+        "entropy_after",
+        ("stage",),
+        "nats",
+        "entropy after the stage",
+        lambda at, stage: at.step.stages[at.stage(stage)].entropy,
+    ),
+    Function(
+        "has",
+        ("stage",),
+        "yes/no",
+        "the chain has such a stage",
+        lambda at, stage: any(one.name == stage for one in at.step.stages),
+    ),
+)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+_MOST_DIGITS = 2000
+"""More than any number here has: an expression is at most 1,000 characters long."""
+
+
+def _round(value: Any, digits: Any) -> Any:
+    # Python would work out 10 to the power of any number of digits, for hours.
+    return round(value, max(-_MOST_DIGITS, min(digits, _MOST_DIGITS)))
+
+
+GENERAL = (
+    Function("abs", ("value",), "", "size without sign", lambda at, value: abs(value)),
+    Function(
+        "round",
+        ("value", "digits"),
+        "",
+        "to so many decimals",
+        lambda at, value, digits=0: _round(value, digits),
+        optional=1,
+    ),
+    Function("min", ("value", "value"), "", "the smaller", lambda at, a, b: min(a, b)),
+    Function("max", ("value", "value"), "", "the larger", lambda at, a, b: max(a, b)),
+    Function(
+        "len",
+        ("value",),
+        "count",
+        "characters of a text",
+        lambda at, value: len(_text(value)),
+    ),
+    Function(
+        "lower",
+        ("value",),
+        "text",
+        "in small letters",
+        lambda at, value: _text(value).lower(),
+    ),
+    Function(
+        "strip",
+        ("value",),
+        "text",
+        "without space at either end",
+        lambda at, value: _text(value).strip(),
+    ),
+    Function(
+        "startswith",
+        ("value", "value"),
+        "yes/no",
+        "the first text begins with the second",
+        lambda at, text, start: _text(text).startswith(_text(start)),
+    ),
+    Function(
+        "endswith",
+        ("value", "value"),
+        "yes/no",
+        "the first text ends with the second",
+        lambda at, text, end: _text(text).endswith(_text(end)),
+    ),
+)
+
+
+def _of_two_steps(*_: Any) -> Value:
+    # The evaluator looks at another step for these; engine.conditions.condition has them.
+    raise NotImplementedError
+
+
+PREVIOUS, CHANGED = "previous", "changed"
+OF_TWO_STEPS = (
+    Function(PREVIOUS, ("value",), "", "an expression at the step before", _of_two_steps),
+    Function(
+        CHANGED,
+        ("value",),
+        "yes/no",
+        "an expression is not what it was at the step before; no at the first step",
+        _of_two_steps,
+    ),
+)
+
+NAME_GROUPS: dict[str, tuple[Name, ...]] = {
+    "the token": TOKEN,
+    "its place": PLACE,
+    "the draw": DRAW,
+    "what the model thought": MODEL,
+    "what the chain made of it": CHAIN,
+    "the cache": CACHE,
+    "time": TIME,
+    "loops": LOOP,
+}
+FUNCTION_GROUPS: dict[str, tuple[Function, ...]] = {
+    "of a token": FUNCTIONS_OF_A_TOKEN,
+    "of a stage": FUNCTIONS_OF_A_STAGE,
+    "of two steps": OF_TWO_STEPS,
+    "general": GENERAL,
+}
+NAMES = {one.name: one for group in NAME_GROUPS.values() for one in group}
+FUNCTIONS = {one.name: one for group in FUNCTION_GROUPS.values() for one in group}

@@ -1,0 +1,1 @@
+"""Measurements beside a run: ceilings, drift, what the cache is worth, turns with a rival."""

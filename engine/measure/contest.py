@@ -1,0 +1,110 @@
+"""What ``bench`` has the engine measure: this machine's ceilings, and turns with a rival."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Protocol
+
+from engine.backends.base import BackendError
+from engine.commands import Measure, Open
+from engine.measure.generate import Generate, GenerateError
+from engine.measure.roofline import measure_ceilings
+from engine.models import resolve as models
+from engine.progress import Progress
+from engine.records.measured import Ceilings, Contest, Measured
+from engine.records.model import ModelFacts
+from engine.run.stepper import Stepper
+from engine.timing import now_ms
+
+WARM_UP_TOKENS = 8
+
+
+class Rival(Protocol):
+    """Somebody else who decodes with the same model."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    def gaps(self, ids: Sequence[int], tokens: int) -> list[float]:
+        """Milliseconds of each step after the first token."""
+        ...
+
+
+def measure(stepper: Stepper, asked: Measure, opened: Open, progress: Progress) -> Measured:
+    """Carry out ``asked`` with the model that ``opened`` has loaded into ``stepper``.
+
+    Raises BackendError, ModelError (for a rival that cannot be had) and StepperError.
+    """
+    facts = stepper.backend.facts
+    if asked.rival and opened.backend != "hf":
+        raise BackendError(f"{asked.rival} is for real models: backend {opened.backend} has none")
+    progress("measuring", None, "memory bandwidth and matrix products")
+    ceilings = _ceilings(facts, asked.seconds)
+    if not asked.rival:
+        return Measured(ceilings, None)
+    try:
+        rival = _rival(opened, facts, progress)
+        try:
+            return Measured(ceilings, contest(stepper, rival, asked, progress))
+        finally:
+            rival.close()
+    except GenerateError as error:
+        raise BackendError(str(error)) from error
+
+
+def contest(stepper: Stepper, rival: Rival, asked: Measure, progress: Progress) -> Contest:
+    """Let both take turns, the first of a round being the last of the one before.
+
+    So whatever else the machine does meets them alike. The first round is short and not counted.
+    """
+    ids = stepper.submit(asked.prompt).ids
+    turns = [lambda count: our_gaps(stepper, ids, count), lambda count: rival.gaps(ids, count)]
+    medians: list[list[float]] = [[], []]
+    for round_ in range(asked.rounds + 1):
+        for at in (0, 1) if round_ % 2 else (1, 0):
+            progress("taking turns", round_ / (asked.rounds + 1), f"round {round_}")
+            gaps = turns[at](asked.tokens if round_ else min(asked.tokens, WARM_UP_TOKENS))
+            if round_:
+                medians[at].append(statistics.median(gaps))
+    ours, theirs = map(tuple, medians)
+    return Contest(asked.rival or "", rival.dtype, asked.tokens, ours, theirs)
+
+
+def our_gaps(stepper: Stepper, ids: Sequence[int], tokens: int) -> list[float]:
+    """The Stepper's own: milliseconds of each step after the first token, every record kept.
+
+    Like the rival, it finds nothing of an earlier turn.
+    """
+    stepper.backend.clear()
+    stepper.submit_ids(ids)
+    times = []
+    for _ in range(tokens):
+        stepper.step()
+        times.append(now_ms())
+    return [after - before for before, after in pairwise(times)]
+
+
+def _ceilings(facts: ModelFacts, seconds: float) -> Ceilings:
+    dtype = facts.dtype.split()[0]
+    # Matrix products of a quantised model's integers are not what it computes with.
+    found = measure_ceilings(
+        facts.device, dtype if dtype in models.DTYPES else "float32", seconds=seconds
+    )
+    return replace(found, device_name=facts.device_name)
+
+
+def _rival(opened: Open, facts: ModelFacts, progress: Progress) -> Generate:
+    """transformers' ``generate()`` with the model that ``opened`` names. Raises GenerateError."""
+    options = opened.options
+    resolved = models.resolve(
+        options.get("model"), progress, offline=bool(options.get("offline", False))
+    )
+    progress("load", None, "the model again, for generate() in a process of its own")
+    return Generate(
+        resolved.path,
+        facts.device,
+        trust_remote_code=bool(options.get("trust_remote_code", False)),
+    )

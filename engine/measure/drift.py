@@ -1,0 +1,75 @@
+"""How far the run's logits lie from those of a fresh read, and how far other ways of reading do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from engine.backends.base import BackendError
+from engine.kv.drift import drift
+from engine.models.resolve import FLOAT_DTYPES
+from engine.progress import Progress, silent
+from engine.records.arrays import FloatArray
+from engine.records.measured import MEASURING_DRIFT, DriftMeasured, DriftRow
+from engine.records.model import ModelFacts
+from engine.run.stepper import Stepper, StepperError
+from engine.run.tree import ROOT
+
+
+def measure_drift(stepper: Stepper, node: int, progress: Progress = silent) -> DriftMeasured:
+    """Hold the logits that ``node`` was drawn from, and others, against a fresh read's.
+
+    At the prompt (node 0), the logits after it. What the run holds stays as it is. Raises
+    StepperError where there are no such logits yet, and BackendError where the text cannot be
+    read at once.
+    """
+    backend, facts = stepper.backend, stepper.backend.facts
+    ours = _of_the_run(stepper, node)
+    ids = list(stepper.path_ids(ROOT if node == ROOT else stepper.tree.parent(node)))
+    ways: dict[str, Callable[[], FloatArray]] = {
+        run_label(facts): lambda: ours,
+        "beside a shorter text, padded": partial(backend.fresh, ids, rows=2),
+    }
+    for name in FLOAT_DTYPES:
+        if name != facts.dtype.split()[0]:
+            ways[f"weights in {name}"] = partial(backend.fresh, ids, dtype=name)
+    progress(MEASURING_DRIFT, 0.0, "a fresh read")
+    reference = backend.fresh(ids)
+    rows = []
+    for done, (label, read) in enumerate(ways.items(), start=1):
+        progress(MEASURING_DRIFT, done / (len(ways) + 1), label)
+        rows.append(_row(stepper, label, reference, read))
+    return DriftMeasured(
+        node=node,
+        positions=len(ids),
+        reference=f"one pass without a cache, {facts.dtype}",
+        top=backend.token(int(reference.argmax())),
+        rows=tuple(rows),
+    )
+
+
+def run_label(facts: ModelFacts) -> str:
+    """Where the run's own logits come from, in words."""
+    kept = facts.kv_storage
+    if kept is None or (kept.cached and kept.block_size is None):
+        return "this run, its own cache"
+    return f"this run, K and V in {kept.dtype}" if kept.cached else "this run, no cache"
+
+
+def _of_the_run(stepper: Stepper, node: int) -> FloatArray:
+    if node != ROOT:
+        return stepper.dense(node)
+    read = stepper.prefill_record
+    if read is None or not read.done:
+        raise StepperError("the prompt has not been read yet: n reads it")
+    return stepper.reading.after(ROOT, stepper.path_ids(ROOT), first=True).logits
+
+
+def _row(
+    stepper: Stepper, label: str, reference: FloatArray, read: Callable[[], FloatArray]
+) -> DriftRow:
+    try:
+        found = drift(reference, read())
+    except (BackendError, ValueError) as error:
+        return DriftRow(label, obstacle=str(error))
+    return DriftRow(label, found, stepper.backend.token(found.other_top))

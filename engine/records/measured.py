@@ -1,0 +1,133 @@
+"""Records of what is measured beside a run, when somebody asks for it. Times are milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.records.vocabulary import Token
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """``other`` against ``reference``, both raw logits of one position.
+
+    ``max_abs`` is the largest difference of two logits, ``max_relative`` that over the largest
+    reference logit. ``kl`` is KL(reference || other) in nats. ``top`` and ``other_top`` are the
+    most likely ids (the lowest of equals); ``margin`` and ``other_margin`` how far, in logits, each
+    lies ahead of its own second. ``worst_id`` is where the largest difference is.
+    """
+
+    max_abs: float
+    max_relative: float
+    worst_id: int
+    kl: float
+    top: int
+    other_top: int
+    margin: float
+    other_margin: float
+
+    @property
+    def flips(self) -> bool:
+        """Whether greedy decoding would take another token."""
+        return self.top != self.other_top
+
+    @property
+    def close(self) -> bool:
+        """Whether the race was close enough for such a difference to decide it."""
+        return self.margin <= 2 * self.max_abs
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What one device of this machine reached when nothing else was asked of it."""
+
+    device: str
+    device_name: str
+    dtype: str
+    threads: int
+    read_bytes_per_second: float
+    flops_per_second: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """The Stepper and a rival took turns in one process: each round's median step, in ms."""
+
+    rival: str
+    rival_dtype: str
+    tokens: int
+    """Tokens of a turn; its steps are those after the first token."""
+    ours_ms: tuple[float, ...]
+    theirs_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What ``Measure`` asked for."""
+
+    ceilings: Ceilings
+    contest: Contest | None
+
+
+MEASURING_DRIFT = "measuring drift"
+
+
+MEASURING_CURVES = "comparing with and without a cache"
+"""The phases of LoadProgress while a run is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftRow:
+    """Another way to the same logits, held against the reference; or why there is none.
+
+    ``top`` is the token that greedy decoding would take then.
+    """
+
+    label: str
+    drift: Drift | None = None
+    top: Token | None = None
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftMeasured:
+    """How far ways to the logits that ``node`` was drawn from lie from a fresh read of the text.
+
+    At the prompt (node 0) they are the logits after it. ``reference`` says how the text of
+    ``positions`` tokens was read freshly, and ``top`` is the most likely token then.
+    """
+
+    node: int
+    positions: int
+    reference: str
+    top: Token
+    rows: tuple[DriftRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCurves:
+    """What one more token costs with K and V kept and without, at several lengths of one text.
+
+    Turn by turn, a pass brings the text of ``node``'s branch to ``lengths[i]`` positions: with
+    ``cache`` (in words) it reads one of them, without it all. Times are medians of ``reps[i]``
+    turns, in ms. ``note`` says what is missing, if anything is. Raises ValueError where the columns
+    do not fit each other, or hold what is no length or no time.
+    """
+
+    node: int
+    lengths: tuple[int, ...]
+    with_ms: tuple[float, ...]
+    without_ms: tuple[float, ...]
+    reps: tuple[int, ...]
+    cache: str
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        columns = (self.lengths, self.with_ms, self.without_ms, self.reps)
+        if len({len(column) for column in columns}) != 1:
+            raise ValueError("the columns of measured curves must be of one length")
+        if not all(1 <= count < 2**31 for count in (*self.lengths, *self.reps)):
+            raise ValueError("measured curves hold a count that cannot be")
+        if not all(0 <= time < 1e12 for time in (*self.with_ms, *self.without_ms)):
+            raise ValueError("measured curves hold a time that cannot be")

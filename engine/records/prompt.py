@@ -1,0 +1,74 @@
+"""The prompt and its prefill: tokens with their origin, chunks, times by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from engine.records.cache import KVState, PrefixReport
+from engine.records.vocabulary import Token
+
+
+class Origin(StrEnum):
+    """Who put a prompt token there."""
+
+    USER = "prompt"
+    TEMPLATE = "template"
+    TOKENIZER = "tokenizer"
+
+
+@dataclass(frozen=True, eq=False)
+class PromptRecord:
+    """The prompt as the model reads it. The run's root node (0) stands for all of it."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    origins: tuple[Origin, ...]
+    chat: bool
+    tokenize_ms: float
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(token.id for token in self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    """Time spent in one layer of one pass; ``attention`` and ``mlp`` are parts of ``total``."""
+
+    attention_ms: float | None
+    mlp_ms: float | None
+    total_ms: float
+
+
+@dataclass(frozen=True, eq=False)
+class PrefillChunk:
+    """One pass of the prefill: positions ``start .. start + count`` read in ``ms``.
+
+    ``layers`` is empty when the model's layers could not be found (``layers_note`` says why).
+    """
+
+    start: int
+    count: int
+    ms: float
+    layers: tuple[LayerTime, ...]
+    warmup: bool
+    layers_note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class PrefillRecord:
+    """The reading of the prompt, or of a branch again. ``cached + computed`` is its length."""
+
+    chunks: tuple[PrefillChunk, ...]
+    cached: int
+    computed: int
+    total_ms: float
+    kv: KVState
+    done: bool
+    reason: str = "prompt"
+    """Why these positions were read: ``prompt``, or what made a re-read necessary."""
+    prefix: PrefixReport | None = None
+    """What of a prompt was found, by what rule, and why not more."""

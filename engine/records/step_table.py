@@ -1,0 +1,211 @@
+"""The plain figures of steps as columns, so that a whole path is summed without reading its steps.
+
+A run of ten thousand steps is drawn and summed at every paint, and a recorded one lies in a file:
+neither should cost a loop over records. What is not in the columns is in the records, which a
+``StepPath`` gets one by one, when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol, overload, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.records.step import StepRecord
+from engine.records.vocabulary import Token
+
+Figures = NDArray[np.void]
+"""One row a step, of the dtype ``FIGURES``."""
+
+FIGURES = np.dtype(
+    [
+        ("node", np.int64),
+        ("parent", np.int64),
+        ("token_id", np.int64),
+        ("raw_logprob", np.float64),
+        ("entropy_raw", np.float64),
+        ("entropy_final", np.float64),
+        ("forward_ms", np.float64),
+        ("sample_ms", np.float64),
+        ("total_ms", np.float64),
+        ("kv_bytes", np.float64),  # not a number where it is not known
+        ("warmup", np.bool_),
+        ("reused", np.bool_),
+        ("reread", np.bool_),
+    ]
+)
+_FIRST_ROOM = 64
+
+
+def row_of(step: StepRecord) -> tuple[Any, ...]:
+    """One step's row, in the order of ``FIGURES``."""
+    t, nbytes = step.timing, step.kv.nbytes
+    return (
+        step.node,
+        step.parent,
+        step.token.id,
+        step.raw_logprob,
+        step.entropy_raw,
+        step.entropy_final,
+        t.forward_ms,
+        t.sample_ms,
+        t.total_ms,
+        np.nan if nbytes is None else nbytes,
+        t.warmup,
+        t.reused,
+        t.reread,
+    )
+
+
+def steady(figures: Figures) -> NDArray[np.bool_]:
+    """Which steps cost what an ordinary decode step costs, as ``StepTiming.steady``."""
+    found: NDArray[np.bool_] = ~(figures["warmup"] | figures["reused"] | figures["reread"])
+    return found
+
+
+class StepTable:
+    """The figures and tokens of all steps of a run, by node. Grows by ``add``."""
+
+    def __init__(self, steps: Iterable[StepRecord] = ()) -> None:
+        self._data = np.zeros(_FIRST_ROOM, FIGURES)
+        self._tokens: list[Token] = []
+        self._row: dict[int, int] = {}
+        self._parents: dict[int, int] = {}
+        for step in steps:
+            self.add(step)
+
+    @classmethod
+    def of(cls, figures: Figures, tokens: Sequence[Token]) -> StepTable:
+        """A table of steps that were read elsewhere: one row and one token each."""
+        table = cls()
+        table._data = figures.copy()
+        table._tokens = list(tokens)
+        nodes = figures["node"].tolist()
+        table._row = {node: row for row, node in enumerate(nodes)}
+        table._parents = dict(zip(nodes, figures["parent"].tolist(), strict=True))
+        return table
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def add(self, step: StepRecord) -> None:
+        """Take in one step."""
+        row = self._row.setdefault(step.node, len(self._tokens))
+        if row == len(self._tokens):
+            self._tokens.append(step.token)
+        self._tokens[row] = step.token
+        if row >= len(self._data):
+            # Twice as large, so that a long run is not copied at every step.
+            self._data = np.concatenate((self._data, np.zeros_like(self._data)))
+        self._data[row] = row_of(step)
+        self._parents[step.node] = step.parent
+
+    @property
+    def parents(self) -> Mapping[int, int]:
+        """The parent of every node; 0 is the root."""
+        return self._parents
+
+    def row(self, node: int) -> int:
+        """Where a node's figures are. Raises KeyError."""
+        return self._row[node]
+
+    def figures(self, rows: NDArray[np.intp]) -> Figures:
+        """The figures of some rows, which ascend; shape as theirs. Do not change them."""
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+            # A run without forks lies in a row: nothing is copied.
+            return self._data[rows[0] : rows[-1] + 1]
+        found: Figures = self._data[rows]
+        return found
+
+    def column(self, name: str, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """One column of some rows."""
+        found: NDArray[Any] = self._data[name][rows]
+        return found
+
+    def node(self, row: int) -> int:
+        """The node whose figures are in a row."""
+        return int(self._data["node"][row])
+
+    def token(self, row: int) -> Token:
+        """The token of the node whose figures are in a row."""
+        return self._tokens[row]
+
+
+@runtime_checkable
+class Tabled(Protocol):
+    """Steps that can give their table without being read one by one."""
+
+    def table(self) -> StepTable:
+        """A table of all of them, the caller's own."""
+        ...
+
+
+def table_of(steps: Mapping[int, StepRecord]) -> StepTable:
+    """The table of all ``steps``."""
+    return steps.table() if isinstance(steps, Tabled) else StepTable(steps.values())
+
+
+class StepPath(Sequence[StepRecord]):
+    """Steps one after the other, each record got when it is asked for; parts of it are paths too.
+
+    It stays as it is when the run goes on, and costs nothing to make or to cut.
+    """
+
+    def __init__(
+        self, steps: Mapping[int, StepRecord], table: StepTable, rows: NDArray[np.intp]
+    ) -> None:
+        """``rows``: where the steps are in ``table``; never changed afterwards."""
+        self._steps = steps
+        self._table = table
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> StepRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> StepPath: ...
+    def __getitem__(self, index: int | slice) -> StepRecord | StepPath:
+        if isinstance(index, slice):
+            return StepPath(self._steps, self._table, self._rows[index])
+        return self._steps[self.node(index)]
+
+    def only(self, wanted: NDArray[np.bool_]) -> StepPath:
+        """The steps for which ``wanted``, one truth value a step, holds."""
+        return StepPath(self._steps, self._table, self._rows[wanted])
+
+    def node(self, index: int) -> int:
+        """The node of one step."""
+        return self._table.node(int(self._rows[index]))
+
+    def token(self, index: int) -> Token:
+        """The token of one step."""
+        return self._table.token(int(self._rows[index]))
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes of all steps."""
+        found: list[int] = self._table.column("node", self._rows).tolist()
+        return found
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The token ids of all steps."""
+        found: list[int] = self._table.column("token_id", self._rows).tolist()
+        return found
+
+    @cached_property
+    def figures(self) -> Figures:
+        """The figures of all steps, one row each."""
+        return self._table.figures(self._rows)
+
+
+def figures_of(steps: Sequence[StepRecord]) -> Figures:
+    """The figures of ``steps``, one row each; a path's records are not read for them."""
+    if isinstance(steps, StepPath):
+        return steps.figures
+    return np.array([row_of(step) for step in steps], FIGURES)

@@ -1,0 +1,1 @@
+"""One run as a tree of tokens, extended one forward pass at a time."""

@@ -1,0 +1,171 @@
+"""Reading text with a backend: the prompt in chunks, one token behind it, a branch once more.
+
+What comes out is the distribution after a node of the run's tree, and what it cost. Which branch of
+the backend's pool of K/V blocks belongs to which node is known here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from engine.backends.base import Backend, ForwardPass, kv_state
+from engine.records.arrays import FloatArray
+from engine.records.cache import KVState, PoolState
+from engine.records.prompt import PrefillChunk, PrefillRecord
+from engine.run.logit_store import LogitStore
+from engine.run.tree import ROOT
+
+PREFILL_CHUNK = 256
+FIRST_READ = "prompt"
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """The distribution after a node, and what it cost to get."""
+
+    logits: FloatArray
+    forward_ms: float
+    kv: KVState
+    warmup: bool = False
+    reused: bool = False
+    reread: bool = False
+
+
+class Reading:
+    """What has been read for one run. ``chunk`` is how many positions of a prompt go in a pass."""
+
+    def __init__(self, backend: Backend, *, chunk: int, logit_budget: int) -> None:
+        self.backend = backend
+        self.chunk = chunk
+        self.record: PrefillRecord | None = None
+        """How far the prompt has been read."""
+        self._logits = LogitStore(logit_budget)
+        # The pool's branch -> the node that its last position belongs to.
+        self._branches: dict[int, int] = {}
+        # What an earlier run has left there is not this run's.
+        backend.rollback(backend.length)
+
+    def begin(self, record: PrefillRecord | None = None) -> None:
+        """A new prompt, of which nothing is known but how it was read before, if it was."""
+        self.record = record
+        self._logits.clear()
+        self._branches.clear()
+
+    def prompt(self, ids: list[int]) -> Iterator[PrefillRecord]:
+        """Read the prompt, or what is left of it, chunk by chunk; see ``Stepper.prefill``."""
+        if self.record is not None and self.record.done:
+            return
+        chunks = self.record.chunks if self.record else ()
+        yield from self._read(ids, chunks, reason=FIRST_READ, node=ROOT)
+
+    def after(self, node: int, ids: list[int], *, first: bool) -> Distribution:
+        """The distribution after ``node``, to which ``ids`` lead from the start of the prompt.
+
+        It is known, or one pass away, or the branch is read again. ``first``: it is the prompt's,
+        and nothing was drawn from it before.
+        """
+        known = self._logits.get(node)
+        if known is not None:
+            kv = self.record.kv if self.record and first else self._unread()
+            return Distribution(known, 0.0, kv, reused=not first)
+        if node != ROOT and self.backend.seek(ids) == len(ids) - 1:
+            result = self.backend.decode(ids[-1])
+            self._keep(node, result)
+            kv = kv_state(
+                self.backend,
+                computed=1,
+                cached=len(ids) - 1,
+                copied=result.copied_blocks,
+                evicted=result.evicted_blocks,
+            )
+            return Distribution(result.logits, result.ms, kv, warmup=result.warmup)
+        *_, read = self._read(ids, (), reason=f"node {node} again", node=node)
+        logits = self._logits.get(node)
+        assert logits is not None, "the newest vector is never forgotten"
+        return Distribution(logits, read.total_ms, read.kv, reread=True)
+
+    def forget(self, gone: Collection[int], parent: int, keep: int) -> None:
+        """The nodes ``gone`` were deleted below ``parent``, to which ``keep`` positions lead."""
+        for node in gone:
+            self._logits.drop(node)
+        for branch, node in list(self._branches.items()):
+            if node in gone:
+                self.backend.forget(branch, keep)
+                self._branches[branch] = parent
+
+    def pool_state(self) -> PoolState | None:
+        """The pool with each branch's node; None where the backend has none."""
+        state = self.backend.pool_state()
+        if state is None:
+            return None
+        alive = {branch.number for branch in state.branches}
+        self._branches = {one: node for one, node in self._branches.items() if one in alive}
+        return state.at_nodes(self._branches)
+
+    def _unread(self) -> KVState:
+        return kv_state(self.backend, computed=0, cached=0)
+
+    def _keep(self, node: int, result: ForwardPass) -> None:
+        self._logits.put(node, result.logits if result.half is None else result.half)
+        self._place(node)
+
+    def _place(self, node: int) -> None:
+        branch = self.backend.branch
+        if branch is not None:
+            self._branches[branch] = node
+
+    def _read(
+        self, ids: list[int], chunks: tuple[PrefillChunk, ...], *, reason: str, node: int
+    ) -> Iterator[PrefillRecord]:
+        """Bring the cache to hold exactly ``ids``; the logits after the last are ``node``'s."""
+        done_before = sum(chunk.count for chunk in chunks)
+        prefix = self.record.prefix if chunks and self.record else None
+        copied, evicted = 0, 0
+        if reason == FIRST_READ and not chunks:
+            prefix = self.backend.start(ids)
+        elif self.backend.seek(ids) < done_before:
+            # What was read before a pause had to go in the meantime.
+            chunks, done_before = (), 0
+        elif chunks and self.record is not None:
+            copied, evicted = self.record.kv.copied_blocks, self.record.kv.evicted_blocks
+        size = self.chunk
+        if not self.backend.facts.keeps_cache:
+            # Nothing carries over to another pass: in pieces, most of it would be read twice.
+            self.backend.rollback(self.backend.length)
+            size = len(ids)
+        cached = self.backend.length - done_before
+        while self.backend.length < len(ids):
+            start = self.backend.length
+            piece = ids[start : start + size]
+            result = self.backend.prefill(piece)
+            chunk = PrefillChunk(
+                start, len(piece), result.ms, result.layers, result.warmup, result.layers_note
+            )
+            chunks = (*chunks, chunk)
+            computed = sum(one.count for one in chunks)
+            copied, evicted = copied + result.copied_blocks, evicted + result.evicted_blocks
+            done = self.backend.length == len(ids)
+            if done:
+                self._keep(node, result)
+            elif node == ROOT:
+                self._place(node)
+            record = PrefillRecord(
+                chunks=chunks,
+                cached=cached,
+                computed=computed,
+                total_ms=sum(one.ms for one in chunks),
+                kv=kv_state(
+                    self.backend,
+                    computed=computed,
+                    cached=cached,
+                    copied=copied,
+                    evicted=evicted,
+                ),
+                done=done,
+                reason=reason,
+                prefix=prefix,
+            )
+            if reason == FIRST_READ:
+                self.record = record
+            yield record

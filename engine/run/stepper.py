@@ -1,0 +1,484 @@
+"""The debugger's core: one run as a tree of nodes, extended one forward pass at a time.
+
+The Stepper is synchronous and knows no process, no screen and no file. The root node (0) is the
+prompt; every other node is one token. Extending a node costs one pass, unless the distribution
+after it is known already (a fork), when it costs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from engine.backends.base import Backend, BackendError
+from engine.backends.tokens import id_of, ids_of
+from engine.conditions.breakpoints import Breakpoint, Breakpoints, Verdict
+from engine.conditions.condition import Condition, Untold
+from engine.conditions.figures import Value
+from engine.conditions.moment import Moment, Trail
+from engine.records.arrays import FloatArray
+from engine.records.cache import KVState, PoolState
+from engine.records.events import NAME_LENGTH, BranchDeleted, BranchNamed
+from engine.records.measured import DriftMeasured
+from engine.records.prompt import Origin, PrefillRecord, PromptRecord
+from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind, brief
+from engine.records.vocabulary import Token, Vocabulary
+from engine.run.logit_store import DEFAULT_BUDGET
+from engine.run.reading import PREFILL_CHUNK, Distribution, Reading
+from engine.run.tree import ROOT, Tree
+from engine.sampling.chain import Effective, Ladder, SamplingError, effective, forced
+from engine.sampling.stages import StageContext
+from engine.text import quote
+from engine.timing import now_ms
+
+TOP_ROWS = 64
+_NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+class StepperError(RuntimeError):
+    """A command that cannot be carried out; one line says why and what to do."""
+
+
+class Stepper:
+    """Steps one run of one model. Not thread-safe; one pass at a time is the point."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        settings: Effective | None = None,
+        *,
+        seed: int = 0,
+        max_tokens: int = 256,
+        chunk: int = PREFILL_CHUNK,
+        logit_budget: int = DEFAULT_BUDGET,
+        held: int | None = None,
+    ) -> None:
+        """``held``: how many of its newest records it keeps, where somebody else has them all."""
+        self.backend = backend
+        self.settings = settings or effective("guide", {})
+        self.seed = seed
+        self.max_tokens = max_tokens
+        self.prompt: PromptRecord | None = None
+        self.tree = Tree(held=held)
+        self.reading = Reading(backend, chunk=chunk, logit_budget=logit_budget)
+        self.breakpoints = Breakpoints()
+        self.verdict = Verdict()
+        """What the last step of a run meant to the breakpoints."""
+        self.watched: tuple[int, ...] = ()
+        """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
+        self._trail: Trail | None = None
+        self._whole_vocabulary: Vocabulary | None = None
+        self._encode = cache(self._tokens_of)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "model", self.backend.facts.name
+        yield "dtype", self.backend.facts.dtype
+        yield "prompt", None if self.prompt is None else self.prompt.text
+        yield "text", self.text
+        yield "cursor", self.cursor
+        yield "nodes", len(self.nodes)
+        yield "chain", self.settings.spec
+        yield "seed", self.seed
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    # --- the prompt -------------------------------------------------------------------------
+
+    def submit(self, text: str, *, chat: bool = False, system: str | None = None) -> PromptRecord:
+        """Tokenize ``text`` and make it the root of a new, empty tree. Reads nothing yet.
+
+        Raises StepperError when there is no token or more than the model's context holds.
+        """
+        started = now_ms()
+        encoded = self.backend.tokenize(text, chat=chat, system=system)
+        tokens = tuple(self.backend.token(token_id) for token_id in encoded.ids)
+        record = PromptRecord(
+            text, tokens, encoded.origins, chat, now_ms() - started, encoded.notes
+        )
+        self._accept(record)
+        return record
+
+    def submit_ids(self, ids: Sequence[int], text: str = "") -> PromptRecord:
+        """Make the given token ids the prompt, as they are."""
+        started = now_ms()
+        vocab = self.backend.facts.vocab_size
+        bad = [token_id for token_id in ids if not 0 <= token_id < vocab]
+        if bad:
+            raise StepperError(f"token id {bad[0]} is outside the vocabulary 0..{vocab - 1}")
+        tokens = tuple(self.backend.token(token_id) for token_id in ids)
+        origins = (Origin.USER,) * len(tokens)
+        record = PromptRecord(text, tokens, origins, False, now_ms() - started)
+        self._accept(record)
+        return record
+
+    def _accept(self, record: PromptRecord) -> None:
+        count, context = len(record.tokens), self.backend.facts.context_length
+        if count == 0:
+            raise StepperError("the prompt is empty: give it at least one token of text")
+        if context is not None and count >= context:
+            raise StepperError(
+                f"the prompt is {count:,} tokens and the model's context holds {context:,} "
+                "(one must stay free for the answer): shorten it"
+            )
+        self.prompt = record
+        self._trail = Trail(record, self.backend.facts.vocab_size)
+        self.tree = Tree(record.ids, held=self.tree.held)
+        self.reading.begin()
+
+    def prefill(self) -> Iterator[PrefillRecord]:
+        """Read the prompt chunk by chunk; one record a chunk, each holding the ones before it.
+
+        Stop iterating to pause; calling again goes on. Ends at once when all is read.
+        """
+        yield from self.reading.prompt(list(self._prompt.ids))
+
+    # --- stepping ---------------------------------------------------------------------------
+
+    def step(self, *, force: int | None = None) -> StepRecord:
+        """One step at the cursor: follow the recorded child, or run one pass and draw.
+
+        With ``force`` the given token is taken instead of drawing one.
+        """
+        following = self.children[self.cursor]
+        if following and force is None:
+            if following[-1] not in self.nodes:
+                raise StepperError(f"the record of node {following[-1]} is no longer held here")
+            self.cursor = following[-1]
+            return self.nodes[self.cursor]
+        return self.extend(self.cursor, force=force)
+
+    def back(self) -> int:
+        """Move the cursor to its parent; nothing is computed and nothing lost. Returns the node."""
+        if self.cursor != ROOT:
+            self.cursor = self.tree.parent(self.cursor)
+        return self.cursor
+
+    def extend(
+        self, parent: int, *, force: int | None = None, seed: int | None = None
+    ) -> StepRecord:
+        """A new child of ``parent``: draw (or force) the token that follows it.
+
+        ``seed`` draws with other dice than the run's. Raises StepperError for an unknown node, an
+        id outside the vocabulary, or a full context.
+        """
+        self._check_extend(parent, force)
+        # The prompt's own time is in its PrefillRecord, not in the first step's.
+        for _ in self.prefill():
+            pass
+        started = now_ms()
+        following = self._distribution(parent)
+        sampling = now_ms()
+        context = self._context(parent, self.seed if seed is None else seed)
+        ladder = self.settings.chain.run(following.logits, context)
+        if force is None:
+            chosen = self.settings.chain.choose(ladder, context)
+        else:
+            chosen = forced(ladder, force)
+        sampled = now_ms()
+        token = self.backend.token(chosen.token_id)
+        detokenized = now_ms()
+        record = self._record(parent, ladder, chosen, token, following.kv, context)
+        total = now_ms() - started
+        known = following.forward_ms + (detokenized - sampling)
+        timing = StepTiming(
+            forward_ms=following.forward_ms,
+            sample_ms=sampled - sampling,
+            detokenize_ms=detokenized - sampled,
+            other_ms=max(0.0, total - known),
+            total_ms=total,
+            warmup=following.warmup,
+            reused=following.reused,
+            reread=following.reread,
+        )
+        record = replace(record, timing=timing)
+        self.tree.add(record)
+        self.tree.settle()
+        return record
+
+    def run(
+        self, pause: Callable[[], bool] = lambda: False, *, until: str = ""
+    ) -> Iterator[StepRecord]:
+        """Step from the cursor until the run stops or ``pause()``, asked between passes, is true.
+
+        A breakpoint stops it too, and so does a step at which the condition ``until`` holds.
+        Yields nothing where the run has stopped already; a ``step`` goes past a stop. Raises
+        ConditionError and BackendError.
+        """
+        condition = Condition(until) if until else None
+        self.watch(*(condition.tokens if condition is not None else ()))
+        self.verdict = Verdict()
+        while not (self._ended(self.cursor) or pause()):
+            record = self.step()
+            arrived = self.check().stops or (condition is not None and self._holds(condition))
+            yield record
+            if arrived:
+                return
+
+    def watch(self, *tokens: str) -> None:
+        """Record the figures of these tokens at every step from now on, however unlikely they are.
+
+        Raises BackendError for a text that is not one token.
+        """
+        for text in tokens:
+            token_id = id_of(self.backend, text)
+            if token_id not in self.watched:
+                self.watched += (token_id,)
+
+    def add_breakpoint(self, condition: str) -> Breakpoint:
+        """Stop every run where ``condition`` holds. Raises ConditionError and BackendError."""
+        point = self.breakpoints.add(condition)
+        self.watch(*self.breakpoints.tokens)
+        return point
+
+    def check(self) -> Verdict:
+        """Look at the cursor's step: count the breakpoints it hits. The result is ``verdict``."""
+        self.verdict = self.breakpoints.check(self.moment()) if self.breakpoints else Verdict()
+        return self.verdict
+
+    def _holds(self, condition: Condition) -> bool:
+        try:
+            return condition.holds(self.moment())
+        except Untold:
+            return False
+
+    def _ended(self, node: int) -> bool:
+        return node in self.tree.stops and not self.children[node]
+
+    def _check_extend(self, parent: int, force: int | None) -> None:
+        if parent not in self.children:
+            raise StepperError(f"there is no node {parent}")
+        facts = self.backend.facts
+        if force is not None and not 0 <= force < facts.vocab_size:
+            raise StepperError(
+                f"token id {force} is outside the vocabulary 0..{facts.vocab_size - 1}"
+            )
+        limit = facts.context_length
+        if limit is not None and len(self.path_ids(parent)) >= limit:
+            raise StepperError(f"the context is full: the model reads at most {limit:,} tokens")
+
+    def _distribution(self, node: int) -> Distribution:
+        first = node == ROOT and not self.children[ROOT]
+        return self.reading.after(node, self.path_ids(node), first=first)
+
+    def _context(self, parent: int, seed: int) -> StageContext:
+        ids = self.path_ids(parent)
+        count = len(self._prompt.ids)
+        return StageContext(
+            prompt_ids=self._prompt.ids,
+            output_ids=tuple(ids[count:]),
+            stop_ids=frozenset(self.backend.facts.stop_ids),
+            seed=seed,
+            state=self.tree.states.get(parent, {}),
+            vocabulary=self._vocabulary,
+            token=self.backend.token,
+            encode=self._encode,
+        )
+
+    def _tokens_of(self, text: str) -> tuple[int, ...]:
+        """The model's own tokens of a text, for a stage that asks for them."""
+        try:
+            return tuple(ids_of(self.backend, text))
+        except BackendError as error:
+            raise SamplingError(f"{quote(text, 30)}: {error}") from None
+
+    @property
+    def _vocabulary(self) -> Vocabulary | None:
+        """Every token's bytes, where the chain has a grammar to hold them against."""
+        if not any(one.name == "grammar" for one in self.settings.chain.stages):
+            return None
+        if self._whole_vocabulary is None:
+            self._whole_vocabulary = self.backend.vocabulary()
+        return self._whole_vocabulary
+
+    def _record(
+        self,
+        parent: int,
+        ladder: Ladder,
+        chosen: Draw,
+        token: Token,
+        kv: KVState,
+        context: StageContext,
+    ) -> StepRecord:
+        also = (chosen.token_id, *self.watched)
+        table = ladder.table(TOP_ROWS, self.backend.token, also=also)
+        row = int((table.ids == chosen.token_id).argmax())
+        position, model = context.position, ladder.model
+        return StepRecord(
+            node=self.tree.next_node,
+            parent=parent,
+            position=position,
+            token=token,
+            draw=chosen,
+            raw_logprob=float(table.raw_logprobs[row]),
+            final_prob=float(table.probs[-1, row]),
+            rank=int(table.ranks[row]),
+            entropy_raw=model.entropy,
+            entropy_final=ladder.final.entropy,
+            log_z_raw=model.log_z,
+            varentropy_raw=model.varentropy,
+            stages=ladder.traces,
+            chain_spec=self.settings.spec,
+            seed=context.seed,
+            top=table,
+            timing=_NOT_YET,
+            kv=kv,
+            stop=self._stop(token, len(context.output_ids) + 1, position + 1),
+            preset=self.settings.chain.preset,
+            state=self.settings.chain.next_state(ladder, token.id, context),
+        )
+
+    def _stop(self, token: Token, outputs: int, length: int) -> Stop | None:
+        facts = self.backend.facts
+        if token.id in facts.stop_ids:
+            text = quote(token.bytes.decode("utf-8", "replace"), 40)
+            return Stop(
+                StopKind.STOP_TOKEN,
+                f"stop token {text} (id {token.id}), declared by {facts.stop_ids[token.id]}",
+            )
+        if outputs >= self.max_tokens:
+            return Stop(StopKind.LENGTH, f"token budget of {self.max_tokens:,} used up")
+        if facts.context_length is not None and length >= facts.context_length:
+            return Stop(StopKind.CONTEXT, f"context of {facts.context_length:,} tokens is full")
+        return None
+
+    # --- the tree ---------------------------------------------------------------------------
+
+    def delete(self, node: int) -> BranchDeleted:
+        """Forget ``node`` and all that comes after it; ``undelete`` until the next token undoes it.
+
+        Blocks of the KV cache that only it needed are free then.
+
+        Raises StepperError where there is no such node.
+        """
+        self._check_node(node)
+        parent = self.tree.parent(node)
+        keep = len(self.path_ids(parent))
+        self.reading.forget(self.tree.delete(node), parent, keep)
+        return BranchDeleted(node)
+
+    def undelete(self) -> BranchDeleted:
+        """Bring back what was deleted last; its branch is read again when it is gone on with."""
+        node = self.tree.undelete()
+        if node is None:
+            raise StepperError("nothing was deleted since the last token: there is nothing to undo")
+        return BranchDeleted(node, undone=True)
+
+    def name(self, node: int, name: str) -> BranchNamed:
+        """Call the branch that begins with ``node`` so. Raises StepperError for no such node."""
+        self._check_node(node)
+        return BranchNamed(node, " ".join(name.split())[:NAME_LENGTH])
+
+    def _check_node(self, node: int) -> None:
+        if node == ROOT or node not in self.children:
+            raise StepperError(f"there is no node {node} after the prompt")
+
+    # --- looking ----------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> Mapping[int, StepRecord]:
+        """Every node but the root; the newest, where only some are ``held``."""
+        return self.tree.nodes
+
+    @property
+    def children(self) -> Mapping[int, list[int]]:
+        """Node -> its children, oldest first."""
+        return self.tree.children
+
+    @property
+    def cursor(self) -> int:
+        """The node that ``step`` goes on from."""
+        return self.tree.cursor
+
+    @cursor.setter
+    def cursor(self, node: int) -> None:
+        self.tree.cursor = node
+
+    @property
+    def prefill_record(self) -> PrefillRecord | None:
+        """How far the prompt has been read, and what that took."""
+        return self.reading.record
+
+    @property
+    def chunk(self) -> int:
+        """Positions of the prompt that are read in one pass."""
+        return self.reading.chunk
+
+    @chunk.setter
+    def chunk(self, count: int) -> None:
+        self.reading.chunk = count
+
+    @property
+    def _prompt(self) -> PromptRecord:
+        if self.prompt is None:
+            raise StepperError("there is no prompt yet: submit one first")
+        return self.prompt
+
+    def path(self, node: int | None = None) -> list[StepRecord]:
+        """The records from the root's first child to ``node`` (default: the cursor)."""
+        return self.tree.path(self.cursor if node is None else node)
+
+    @property
+    def text(self) -> str:
+        """What was generated up to the cursor, less a character that is still open."""
+        return self.moment().text if self.cursor != ROOT else ""
+
+    def evaluate(self, expression: str) -> Value:
+        """The value of an expression at the cursor, such as ``prob(" Paris")``.
+
+        Raises ConditionError, and Untold where it cannot be told.
+        """
+        return Condition(expression).value(self.moment())
+
+    def moment(self) -> Moment:
+        """The cursor's step and what led to it. Raises Untold at the prompt."""
+        if self._trail is None or self.cursor == ROOT:
+            raise Untold("the cursor is at the prompt: no token was drawn there")
+        return self._trail.at(self.nodes, self.cursor, self.tree.table)
+
+    def path_ids(self, node: int) -> list[int]:
+        """Token ids from the start of the prompt to ``node``, both included. Do not change it."""
+        return self.tree.path_ids(node)
+
+    def pool_state(self) -> PoolState | None:
+        """The pool of K/V blocks, each branch with its node; None where the backend has none."""
+        return self.reading.pool_state()
+
+    def dense(self, node: int) -> FloatArray:
+        """The whole raw logit vector that ``node``'s token was drawn from, shape (vocab_size,).
+
+        Reads the branch again when it is no longer held.
+        """
+        if node == ROOT or node not in self.children:
+            raise StepperError(f"node {node} was not drawn from a distribution")
+        return self._distribution(self.tree.parent(node)).logits
+
+    def drift(self, node: int | None = None) -> DriftMeasured:
+        """How far the logits that ``node`` (default: the cursor) was drawn from lie from a fresh
+        read's; see ``engine.measure.drift``. The run stays as it is.
+        """
+        from engine.measure.drift import measure_drift
+
+        return measure_drift(self, self.cursor if node is None else node)
+
+    def restore(
+        self,
+        prompt: PromptRecord,
+        prefill: PrefillRecord | None,
+        records: Mapping[int, StepRecord],
+        cursor: int,
+        next_node: int = 1,
+    ) -> None:
+        """Take over a recorded tree, so that the run goes on in a new engine. Reads nothing yet.
+
+        A finished ``prefill`` stays the run's own: what is read again later is not its TTFT.
+        New nodes get numbers from ``next_node`` on, or after the highest of ``records``.
+        """
+        self._accept(prompt)
+        if prefill is not None and prefill.done:
+            self.reading.begin(prefill)
+        for node in sorted(records):
+            self.tree.add(records[node])
+        self.tree.next_node = max(self.tree.next_node, next_node)
+        self.cursor = cursor

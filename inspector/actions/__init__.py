@@ -1,0 +1,1 @@
+"""What the app's keys do, one user-visible flow a file."""

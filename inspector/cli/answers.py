@@ -1,0 +1,59 @@
+"""Waiting for an engine's answers, with its progress shown: for commands without a screen."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol, TypeVar
+
+from engine.commands import Command
+from engine.records.events import EngineError, LoadProgress, Record
+from inspector.cli.run import Progress
+from inspector.state.view import RunLog
+
+_Wanted = TypeVar("_Wanted")
+
+
+class Client(Protocol):
+    """The part of an engine client that this needs."""
+
+    def send(self, command: Command) -> None: ...
+    def take(self, timeout: float | None = 0.0) -> list[Record]: ...
+
+
+class EngineFailedError(Exception):
+    """The engine could not do what it was asked; one line says why."""
+
+
+class Answers:
+    """An engine's records one by one; ``log`` holds those that were taken."""
+
+    def __init__(self, client: Client, progress: Progress) -> None:
+        self.log = RunLog()
+        self._client = client
+        self._progress = progress
+        self._waiting: deque[Record] = deque()
+
+    def tell(self, command: Command) -> None:
+        """Send ``command`` and wait for nothing."""
+        self._client.send(command)
+
+    def ask(self, command: Command, kind: type[_Wanted]) -> _Wanted:
+        """Send ``command`` and wait for the next record of ``kind``.
+
+        Raises EngineFailedError for the error that came instead.
+        """
+        self._client.send(command)
+        while True:
+            while self._waiting:
+                record = self._waiting.popleft()
+                self.log.add(record)
+                if isinstance(record, LoadProgress):
+                    self._progress.show(record.phase, record.fraction, record.detail)
+                    continue
+                if isinstance(record, EngineError):
+                    self._progress.clear()
+                    raise EngineFailedError(record.message)
+                if isinstance(record, kind):
+                    self._progress.clear()
+                    return record
+            self._waiting.extend(self._client.take(timeout=None))

@@ -1,0 +1,112 @@
+"""``llm-inspect bench``: this machine's ceilings, and how near to them the engine comes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine.commands import Configure, Measure, Open, Step, Submit
+from engine.process import EngineClient
+from engine.records.measured import Measured
+from engine.records.model import ModelFacts
+from engine.records.prompt import PromptRecord
+from engine.records.step import StepRecord
+from inspector.cli.answers import Answers, EngineFailedError
+from inspector.cli.bench_report import Circumstances, lines, report
+from inspector.cli.engine_log import engine_log
+from inspector.cli.options import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK
+from inspector.cli.printing import console, print_lines
+from inspector.cli.run import Progress
+from inspector.state import ceilings as ceilings_file
+from inspector.state.view import ROOT, View
+from sessions.export.jsonl import dumps
+
+DEFAULT_TOKENS = 32
+LEAST_TOKENS = 3
+"""The first token's wait is TTFT, and a gap needs two more to have a spread."""
+
+WARM_UP = (
+    "It rained all morning, and nobody came to the shop. The owner counted his coins, put the "
+    "kettle on and looked out at the empty street, where a dog was crossing from one door to the "
+    "next as if it had letters to deliver."
+)
+"""About as long as the prompt, but nothing of it can be reused for the prompt."""
+PROMPT = (
+    "Once upon a time, in a small village by the sea, there lived an old man who mended nets. "
+    "Every evening he sat on the harbour wall with the children around him and told them about "
+    "the islands that he had seen when he was young, and"
+)
+
+
+def connected() -> EngineClient:
+    """A new engine."""
+    client = EngineClient(engine_log())
+    client.start()
+    return client
+
+
+def bench(
+    command: Open,
+    *,
+    tokens: int,
+    rival: str | None,
+    form: str,
+    connect: Callable[[], EngineClient] = connected,
+) -> int:
+    """Measure, keep the ceilings for the inspector, and print. Returns the exit code."""
+    load = os.getloadavg()[0]
+    client = connect()
+    try:
+        answers = Answers(client, Progress(sys.stderr))
+        found = measured(answers, command, tokens, rival)
+    except EngineFailedError as error:
+        print(f"llm-inspect: {error}", file=sys.stderr)
+        return EXIT_ENGINE
+    except KeyboardInterrupt:
+        client.kill()
+        return EXIT_INTERRUPTED
+    finally:
+        client.close()
+    view, now = View(answers.log, max(answers.log.nodes)), datetime.now(UTC)
+    path, why = _save(view, found, now)
+    _print(view, found, form, Circumstances(now, load, os.cpu_count() or 1, path, why))
+    return EXIT_OK
+
+
+def measured(answers: Answers, command: Open, tokens: int, rival: str | None) -> Measured:
+    """Load the model, decode ``tokens`` tokens greedily, and measure what they are held against.
+
+    ``answers.log`` holds the run. Raises EngineFailedError.
+    """
+    answers.ask(command, ModelFacts)
+    answers.tell(Configure(dials={"temperature": 0.0}, max_tokens=tokens))
+    for prompt, count in ((WARM_UP, LEAST_TOKENS), (PROMPT, tokens)):
+        answers.ask(Submit(prompt), PromptRecord)
+        node = ROOT
+        # One by one: a run would end at a stop token.
+        for _ in range(count):
+            node = answers.ask(Step(node), StepRecord).node
+    return answers.ask(Measure(PROMPT, rival, tokens), Measured)
+
+
+def _save(view: View, found: Measured, now: datetime) -> tuple[Path | None, str]:
+    """(where the ceilings are kept, or None and why not)."""
+    path = ceilings_file.default_path()
+    if view.facts is None:
+        return None, "no model"
+    try:
+        ceilings_file.save(view.facts, found.ceilings, path, now)
+    except OSError as error:
+        return None, f"{path}: {error.strerror or error}"
+    return path, ""
+
+
+def _print(view: View, found: Measured, form: str, about: Circumstances) -> None:
+    if form == "json":
+        print(dumps(report(view, found, about)))
+        return
+    out = console()
+    print_lines(out, lines(view, found, about, out.width))

@@ -1,0 +1,126 @@
+"""The configuration file: defaults for options, and the user's own keys."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from engine.plain_files import read_text, reason
+from engine.sampling.stages import DIALS
+from inspector.cli import option_values
+
+APP_NAME = "llm-inspect"
+_LARGEST = 1 << 20
+"""Bytes of a configuration file."""
+
+_OPTIONS: Mapping[str, tuple[type, ...]] = {
+    "model": (str,),
+    "device": (str,),
+    "dtype": (str,),
+    "threads": (int,),
+    "cache": (bool,),
+    "block_size": (int,),
+    "kv_budget": (str, int),
+    "kv_dtype": (str,),
+    "preset": (str,),
+    "seed": (int,),
+    "max_tokens": (int,),
+    "prefill_chunk": (int,),
+    "theme": (str,),
+    "autosave": (bool,),
+}
+
+
+class ConfigError(ValueError):
+    """A configuration file that cannot be used; one line names the file and the fault."""
+
+
+def config_file() -> Path:
+    """Where the user's configuration lies on this platform."""
+    return platformdirs.user_config_path(APP_NAME) / "config.toml"
+
+
+def log_file() -> Path:
+    """Where the engine process writes what it prints."""
+    return platformdirs.user_log_path(APP_NAME) / "engine.log"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the file says: options, sampler dials, and keys (binding id -> keys)."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dials: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Config:
+        """Read ``path``, or the user's own file; an empty Config where that does not exist.
+
+        Raises ConfigError for a named file that is missing, and for any fault in a file.
+        """
+        source = path or config_file()
+        try:
+            data = tomllib.loads(read_text(source, _LARGEST))
+        except (FileNotFoundError, NotADirectoryError):
+            if path is not None:
+                raise ConfigError(f"no configuration file at {path}") from None
+            return cls()
+        except RecursionError:
+            raise ConfigError(f"{source}: it is nested too deeply") from None
+        except (OSError, ValueError) as error:  # TOML's own errors are ValueErrors too
+            raise ConfigError(f"{source}: {reason(error)}") from None
+        try:
+            return cls._checked(data)
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
+
+    @classmethod
+    def _checked(cls, data: dict[str, Any]) -> Config:
+        sampler = _table(data, "sampler")
+        keys = _table(data, "keys")
+        for name, value in data.items():
+            if name not in _OPTIONS:
+                known = [*_OPTIONS, "sampler", "keys"]
+                raise ConfigError(f"unknown option {name!r}{_near(name, known)}")
+            if type(value) not in _OPTIONS[name]:
+                kinds = " or ".join(kind.__name__ for kind in _OPTIONS[name])
+                raise ConfigError(f"{name} must be {kinds}, not {reprlib.repr(value)}")
+            try:
+                option_values.check(name, value)
+            except ValueError as error:
+                raise ConfigError(f"{name} {error}") from None
+        for name, value in sampler.items():
+            if name not in DIALS:
+                raise ConfigError(f"unknown dial {name!r} in [sampler]{_near(name, DIALS)}")
+            try:
+                sampler[name] = DIALS[name][1].parse(str(value))
+            except ValueError as error:
+                raise ConfigError(f"[sampler] {error}") from None
+        for name, value in keys.items():
+            if not isinstance(value, str):
+                raise ConfigError(f"[keys] {name} must be keys in writing, such as 'n,right'")
+        return cls(data, sampler, keys)
+
+    def pick(self, name: str, flag: Any, default: Any = None) -> Any:
+        """The flag where it was given, else what the file says, else ``default``."""
+        return flag if flag is not None else self.options.get(name, default)
+
+
+def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
+    table = data.pop(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{name} must be a table: [{name}]")
+    return table
+
+
+def _near(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"

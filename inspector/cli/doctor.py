@@ -1,0 +1,121 @@
+"""``llm-inspect doctor``: what is installed, which device and model, what the terminal can do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from rich.console import Console
+
+from engine.commands import Open
+from engine.process import EngineClient
+from engine.records.model import KVStorage, ModelFacts
+from engine.text import visible
+from inspector.cli.answers import Answers, EngineFailedError
+from inspector.cli.config import config_file, log_file
+from inspector.cli.engine_log import engine_log
+from inspector.cli.options import EXIT_ENGINE, EXIT_OK
+from inspector.cli.run import Progress
+
+_PACKAGES = ("llm-inspect-tui", "torch", "transformers", "textual", "rich", "plotext", "numpy")
+_WIDTH = 20
+
+
+def doctor(command: Open, *, load: bool) -> int:
+    """Print the report; with ``load`` the model is loaded and its dtypes are timed."""
+    for name, value in (*_installed(), *_terminal()):
+        _print(name, value)
+    if not load:
+        return EXIT_OK
+    try:
+        facts = _load(command)
+    except EngineFailedError as error:
+        _print("model", f"cannot be used: {error}")
+        return EXIT_ENGINE
+    for name, value in _model(facts):
+        _print(name, value)
+    return EXIT_OK
+
+
+def _print(name: str, value: str) -> None:
+    print(f"{name:<{_WIDTH}} {visible(value)}", flush=True)
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    yield "python", f"{platform.python_version()} on {platform.platform()}"
+    for name in _PACKAGES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            yield name, "not installed"
+    path = config_file()
+    yield "configuration", f"{path} ({'found' if path.exists() else 'none: defaults are used'})"
+    yield "engine log", str(log_file())
+
+
+def _terminal() -> Iterator[tuple[str, str]]:
+    size = shutil.get_terminal_size()
+    kind = os.environ.get("TERM", "unset")
+    if sys.stdout.isatty():
+        yield "terminal", f"{kind}, {size.columns}x{size.lines}"
+    else:
+        yield "terminal", f"{kind}; the output is not a terminal: the inspector needs one"
+    colours = Console().color_system or "none"
+    no_color = "NO_COLOR" in os.environ
+    yield "colours", f"{colours}{', but NO_COLOR is set' if no_color else ''}"
+    yield "text encoding", sys.stdout.encoding or "unknown"
+
+
+def _load(command: Open) -> ModelFacts:
+    client = EngineClient(engine_log())
+    client.start()
+    try:
+        return Answers(client, Progress(sys.stderr)).ask(command, ModelFacts)
+    finally:
+        client.close()
+
+
+def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
+    yield "model", facts.name
+    for note in facts.notes:
+        yield "", note
+    yield "identity", facts.identity
+    heads = f"{facts.query_heads} query heads, {facts.kv_heads} K/V heads of {facts.head_dim}"
+    sizes = f"{facts.layers} layers, {heads}, {facts.parameters:,} parameters"
+    yield "architecture", f"{facts.architecture}: {sizes}"
+    context = f"{facts.context_length:,}" if facts.context_length else "—"
+    yield "vocabulary", f"{facts.vocab_size:,} (tokenizer {facts.tokenizer_size:,})"
+    yield "context", f"{context} tokens; {facts.cache_kind}"
+    yield "weights", f"{facts.weight_bytes / 2**20:,.1f} MiB in {facts.dtype} (measured)"
+    yield "device", f"{facts.device_name} ({facts.device}), {facts.threads} threads"
+    yield "dtype", f"{facts.dtype}: {facts.dtype_reason}"
+    for trial in facts.dtype_trials:
+        time = "—" if trial.step_ms is None else f"{trial.step_ms:.1f} ms a decode step (measured)"
+        verdict = {True: "agrees with float32", False: "out", None: "not checked"}[trial.agrees]
+        yield f"  {trial.dtype}", f"{time}, {verdict}{': ' if trial.note else ''}{trial.note}"
+    yield from _kv_cache(facts.kv_storage)
+    for token_id, source in facts.stop_ids.items():
+        yield "stop token", f"id {token_id} ({source})"
+    yield "chat template", "yes" if facts.has_chat_template else "none: --chat falls back to raw"
+    yield "loaded in", f"{facts.load_ms / 1000:.2f} s (measured)"
+
+
+def _kv_cache(kept: KVStorage | None) -> Iterator[tuple[str, str]]:
+    """How K and V would be kept in a run with these options."""
+    if kept is None:
+        return
+    if not kept.cached:
+        yield "KV cache", "none: every step reads the whole text again"
+    elif kept.block_size is None or kept.pool_bytes is None:
+        yield "KV cache", "the model's own: there is no pool of blocks"
+    else:
+        blocks = " + ".join(f"{count:,}" for count in kept.blocks)
+        # Where layers have windows, those that see everything come first and have least room.
+        room = kept.blocks[0] * kept.block_size
+        size = f"{kept.pool_bytes / 2**20:,.1f} MiB reserved"
+        yield "KV cache", f"{kept.dtype}, {blocks} blocks of {kept.block_size} positions: {size}"
+        yield "", f"room for {room:,} positions of all branches together"

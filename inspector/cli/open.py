@@ -1,0 +1,190 @@
+"""Opens the inspector: starts the engine first, then the screen, so that both come up at once."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.openmp import limit_spin
+from engine.records.model import ModelFacts
+from inspector.cli.config import Config
+from inspector.cli.engine_log import engine_log
+from inspector.cli.options import EXIT_ENGINE, EXIT_OK, Request, Save, UsageError
+from inspector.state.ceilings import Known, default_path, find
+from inspector.terminal import require_terminal, run_in_terminal
+
+if TYPE_CHECKING:
+    from engine.process import EngineClient
+    from inspector.actions.replay import Playing
+    from inspector.app import Inspector
+    from inspector.state.recorder import Recorder
+    from sessions.library import Library
+    from sessions.reader import Session
+
+
+_ALLOCATIONS = 50_000
+"""Objects more than before until the youngest ones are looked at."""
+
+
+def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
+    """Run the app until the user quits. Raises UsageError where there is no terminal for it."""
+    require_terminal("the inspector", 'llm-inspect run "PROMPT"')
+    from themes import ThemeError
+
+    # Textual reads it when it is imported: how often a screen that has changed is looked at. At
+    # its own 60 a second a key waits up to 17 ms; our panes are repainted far more seldom anyway.
+    os.environ.setdefault("TEXTUAL_FPS", "120")
+    limit_spin()
+    first = connect()
+    # The engine's imports take longer than ours: it gets its work before the screen is built.
+    first.send(asked.open)
+    from inspector.app import Inspector
+    from sessions.library import Library
+
+    library = Library()
+    try:
+        app = Inspector(
+            asked,
+            first,
+            connect,
+            keys=config.keys,
+            theme=theme_name(theme),
+            ceilings=known_ceilings,
+            recorder=recorder(asked.save, library),
+            library=library,
+        )
+    except ThemeError as error:
+        first.close()
+        raise UsageError(str(error)) from None
+    return Opener(asked, config, theme).run(app)
+
+
+def connect() -> EngineClient:
+    """A new engine process and its client."""
+    from engine.process import EngineClient
+
+    client = EngineClient(engine_log())
+    client.start()
+    return client
+
+
+def recorder(
+    save: Save, library: Library, *, goes_on: Path | None = None, prompt: str = ""
+) -> Recorder:
+    """What keeps a run: the first in the file that was named, all others in the library.
+
+    ``goes_on`` is the session that is gone on from, and ``prompt`` its prompt.
+    """
+    from inspector.state.recorder import Recorder
+    from sessions.file.format import SessionError
+
+    named = [save.path] if save.path is not None else []
+
+    def place(text: str) -> Path:
+        if named:
+            return named.pop()
+        if not save.auto:
+            raise SessionError("the file named by --save holds the run before: w saves this one")
+        return library.autosave_path(text or prompt)
+
+    wanted = place if save.auto or named else None
+    return Recorder(wanted, full_logits=save.full_logits, goes_on=goes_on)
+
+
+_SIGNALLED = 128
+"""Return codes above it stand for the signal that ended the app."""
+_TURN_S = 0.001
+"""How long a thread that reads records or writes them down may keep the screen waiting."""
+
+
+def _collect_rarely() -> None:
+    """Keep Python's garbage collector from stopping the screen for longer than a key may take.
+
+    A full collection looks at every token of every record: 60 to 100 ms after some hundred steps,
+    measured by ``bench/responsiveness.py``. Records hold no cycles, so nothing is lost by it.
+    """
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS, 20, 1000)
+
+
+@dataclass(frozen=True)
+class Opener:
+    """Runs an app, and then whatever session was chosen in it, and so on."""
+
+    asked: Request
+    config: Config
+    theme: str | None
+
+    def run(self, app: Inspector) -> int:
+        """Run to the end. Returns the exit code."""
+        from sessions import SessionError, open_session
+
+        _collect_rarely()
+        sys.setswitchinterval(_TURN_S)
+        following: Inspector | None = app
+        code = 0
+        while following is not None:
+            run_in_terminal(following)
+            if following.damage:
+                raise UsageError(following.damage)
+            code, path = following.return_code or 0, following.next_session
+            following = None
+            if path is not None:
+                try:
+                    following = self.replay(open_session(path))
+                except SessionError as error:
+                    raise UsageError(str(error)) from None
+        return code if code == EXIT_OK or code > _SIGNALLED else EXIT_ENGINE
+
+    def replay(
+        self, session: Session, *, live: bool = False, playing: Playing | None = None
+    ) -> Inspector:
+        """The app on a saved session. Raises UsageError for a theme that cannot be used."""
+        from inspector.actions.replay import ReplayInspector, request_of
+        from inspector.state.replay_client import prompt_of
+        from sessions.library import Library
+        from themes import ThemeError
+
+        prompt, library = prompt_of(session), Library()
+        kept = None
+        if live:
+            kept = recorder(self.asked.save, library, goes_on=session.path, prompt=prompt.text)
+        # A first process cannot be started while a screen is up: that has taken over stderr.
+        first = [connect()] if live else []
+
+        def attach() -> EngineClient:
+            return first.pop() if first else connect()
+
+        try:
+            return ReplayInspector(
+                session,
+                request_of(session, self.asked),
+                attach=attach if live else None,
+                playing=playing,
+                keys=self.config.keys,
+                theme=theme_name(self.theme),
+                ceilings=known_ceilings,
+                recorder=kept,
+                library=library,
+            )
+        except ThemeError as error:
+            for client in first:
+                client.close()
+            raise UsageError(str(error)) from None
+
+
+def known_ceilings(facts: ModelFacts) -> Known | None:
+    """What ``bench`` measured here for such a model, if it ever did."""
+    return find(facts, default_path(), datetime.now(UTC))
+
+
+def theme_name(wanted: str | None) -> str:
+    """The theme asked for; without one, what suits the terminal."""
+    if wanted:
+        return wanted
+    return "ansi-dark" if "NO_COLOR" in os.environ else "dark"

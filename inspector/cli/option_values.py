@@ -1,0 +1,73 @@
+"""What values options may have, on the command line and in the configuration file alike."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.records.cache import LARGEST_BLOCK
+from engine.records.model import KV_DTYPES
+from inspector.cli.sizes import parse_size
+
+MAX_SEED = 2**63 - 1
+_MANY = 2**31 - 1
+NUMBERS: Mapping[str, tuple[int, int]] = {
+    "threads": (1, 1024),
+    "block_size": (1, LARGEST_BLOCK),
+    "seed": (0, MAX_SEED),
+    "max_tokens": (1, _MANY),
+    "prefill_chunk": (1, _MANY),
+}
+"""Options that are whole numbers, and the least and most of each."""
+DTYPES = ("auto", "measure", "float32", "float16", "bfloat16")
+WORDS: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "kv_dtype": KV_DTYPES}
+"""Options that are one of a few words."""
+_SHOWN = 40
+
+
+def check(name: str, value: Any) -> None:
+    """Raise ValueError, with the option's range, for a value that it cannot have."""
+    if name in NUMBERS:
+        _check_number(value, *NUMBERS[name])
+    elif name in WORDS and value not in WORDS[name]:
+        raise ValueError(f"must be {' or '.join(WORDS[name])}, not {value!r:.{_SHOWN}}")
+    elif name == "kv_budget":
+        parse_size(str(value))
+
+
+def _check_number(value: int, low: int, high: int) -> None:
+    if low <= value <= high:
+        return
+    shown = f"{value:,}" if abs(value) < 10**_SHOWN else "a number of that size"
+    most = "2^63 - 1" if high == MAX_SEED else f"{high:,}"
+    raise ValueError(f"must lie in {low} .. {most}, not {shown}")
+
+
+def number(name: str) -> Callable[[str], int]:
+    """What reads the text of a whole number for an option's parser."""
+
+    def read(text: str) -> int:
+        value = _whole(text)
+        try:
+            check(name, value)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return value
+
+    return read
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more, for an option's parser."""
+    value = _whole(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
+    return value
+
+
+def _whole(text: str) -> int:
+    with contextlib.suppress(ValueError):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"takes a whole number, not {text[:_SHOWN]!r}")

@@ -1,0 +1,305 @@
+"""Command-line options that several commands share, and the engine commands they stand for."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from engine.commands import Configure, Open, SetBreakpoints, Submit
+from engine.conditions.breakpoints import Breakpoints
+from engine.conditions.condition import Condition, ConditionError
+from engine.sampling.chain import DEFAULT_PRESET, PRESETS, SpecError, effective, parse_spec
+from engine.sampling.stages import DIALS
+from inspector.cli.config import Config, ConfigError
+from inspector.cli.kv_options import add_kv_options, kv_options
+from inspector.cli.option_values import DTYPES, number
+
+EXIT_OK, EXIT_CHECK, EXIT_USAGE, EXIT_ENGINE, EXIT_UNSAVED, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
+DEFAULT_MAX_TOKENS = 256
+
+
+class UsageError(Exception):
+    """What the user asked for cannot be; one line says what to write instead."""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, without the usage in front."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # From Python 3.14 on its help has colours, and no control sequence passes our output.
+        self.color = False
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ").split()[0]
+        known = [name for action in self._actions for name in action.option_strings]
+        near = difflib.get_close_matches(unknown.partition("=")[0], known, 1, 0.8)
+        if unknown.startswith("-") and unknown not in known and near:
+            raise UsageError(f"unknown option {unknown}; did you mean {near[0]}?")
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def add_prompt_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt", nargs="?", help="the prompt; - reads standard input")
+    parser.add_argument("-p", "--prompt", dest="prompt_flag", metavar="PROMPT", help="the prompt")
+    parser.add_argument("--file", metavar="F", help="read the prompt from a file")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--chat", action="store_true", help="apply the model's chat template")
+    mode.add_argument("--raw", action="store_true", help="the prompt as it stands (default)")
+    parser.add_argument("--system", metavar="TEXT", help="system message (needs --chat)")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="M", help="hub id, folder or .gguf file")
+    group.add_argument("--device", default=None, metavar="D", help="auto, cpu, cuda, cuda:1, mps")
+    group.add_argument(
+        "--dtype", default=None, choices=DTYPES, help="default: the fastest here, timed once"
+    )
+    group.add_argument("--threads", type=number("threads"), default=None, help="CPU threads")
+    group.add_argument("--trust-remote-code", action="store_true", help="run the model's own code")
+    add_kv_options(parser)
+
+
+def add_sampler_options(parser: argparse.ArgumentParser) -> None:
+    group = add_chain_options(parser)
+    group.add_argument("--max-tokens", type=number("max_tokens"), default=None, metavar="N")
+    group.add_argument("--prefill-chunk", type=number("prefill_chunk"), default=None, metavar="N")
+
+
+def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """How one token is chosen, without what only a run has."""
+    group = parser.add_argument_group("sampler")
+    group.add_argument("--preset", default=None, metavar="P", help=f"{', '.join(PRESETS)}")
+    group.add_argument(
+        "-s", "--sampler", default="", metavar="SPEC", help='"temperature=0.8 top_k=40", or with >'
+    )
+    group.add_argument("--seed", type=number("seed"), default=None, metavar="N", help="default 0")
+    for name, (_, dial) in DIALS.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}", dest=f"dial_{name}", metavar="X", help=dial.summary
+        )
+    return group
+
+
+def add_break_options(parser: argparse.ArgumentParser, *, screen: bool = False) -> None:
+    """What stops a run; ``screen`` for the inspector, which asserts nothing but can watch."""
+    group = parser.add_argument_group("breakpoints", 'such as "entropy > 3 and margin < 0.1"')
+    group.add_argument(
+        "--break",
+        dest="breaks",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help="stop where it holds (may be given more than once)",
+    )
+    if screen:
+        group.add_argument(
+            "--watch", dest="watches", action="append", default=[], metavar="EXPR", help="show it"
+        )
+    else:
+        group.add_argument(
+            "--assert",
+            dest="asserts",
+            action="append",
+            default=[],
+            metavar="EXPR",
+            help="fail where it does not hold",
+        )
+
+
+def add_save_options(parser: argparse.ArgumentParser, *, screen: bool = False) -> None:
+    """Where a run is kept; ``screen`` for the inspector, which keeps runs unasked."""
+    group = parser.add_argument_group("saving")
+    where = group.add_mutually_exclusive_group()
+    where.add_argument("--save", metavar="FILE", help="keep the run in this session file")
+    if screen:
+        where.add_argument("--no-save", action="store_true", help="keep this run nowhere")
+    group.add_argument(
+        "--full-logits", action="store_true", help="keep every step's whole logits too"
+    )
+
+
+@dataclass(frozen=True)
+class Save:
+    """Whether and where a run is kept. Without a ``path``: under a name of its own, if ``auto``."""
+
+    path: Path | None = None
+    full_logits: bool = False
+    auto: bool = True
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to load, how to sample, what to read and where to stop, and where to keep it."""
+
+    open: Open
+    configure: Configure
+    submit: Submit
+    breakpoints: SetBreakpoints = field(default_factory=SetBreakpoints)
+    save: Save = Save()
+
+
+def request(args: argparse.Namespace, config: Config) -> Request:
+    """The engine commands that parsed arguments stand for; flags win over the file.
+
+    Raises UsageError, and does so before anything heavy is started.
+    """
+    return Request(
+        open_command(args, config),
+        configure_command(args, config),
+        _submit(args),
+        breakpoints_command(args),
+        save_choice(args, config),
+    )
+
+
+def save_choice(args: argparse.Namespace, config: Config) -> Save:
+    """Where to keep the run; refused is what can be seen to fail before anything is loaded."""
+    name, full_logits = getattr(args, "save", None), getattr(args, "full_logits", False)
+    auto = config.pick("autosave", False if getattr(args, "no_save", False) else None, True)
+    if name is None:
+        if full_logits and not auto:
+            raise UsageError("--full-logits and --no-save: there is nothing to keep them in")
+        return Save(None, full_logits, auto)
+    path = Path(name)
+    if path.exists():
+        raise UsageError(f"--save {path}: it is there already; choose another name")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--save {path}: there is no folder {path.parent}; make it first")
+    return Save(path, full_logits, auto)
+
+
+def breakpoints_command(args: argparse.Namespace) -> SetBreakpoints:
+    """The conditions of the command line, each checked."""
+    points = Breakpoints()
+    given = [("--break", text) for text in getattr(args, "breaks", ())]
+    given += [("--assert", text) for text in getattr(args, "asserts", ())]
+    watches = getattr(args, "watches", ())
+    for flag, text in (*given, *(("--watch", text) for text in watches)):
+        try:
+            if flag == "--watch":
+                Condition(text)
+            else:
+                points.add(text, asserts=flag == "--assert")
+        except ConditionError as error:
+            raise UsageError(f"{flag} {text!r}: {error}") from None
+    return SetBreakpoints(tuple(points), tuple(watches))
+
+
+def open_command(args: argparse.Namespace, config: Config) -> Open:
+    """Which model to load, and how."""
+    try:
+        kv = kv_options(args, config)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return Open(
+        "hf",
+        {
+            "model": config.pick("model", args.model),
+            "device": config.pick("device", args.device, "auto"),
+            "dtype": config.pick("dtype", args.dtype, "auto"),
+            "threads": config.pick("threads", args.threads),
+            "trust_remote_code": args.trust_remote_code,
+            **kv,
+        },
+    )
+
+
+def chain_choice(args: argparse.Namespace, config: Config) -> tuple[str, dict[str, Any]]:
+    """(preset, dials beside the specification), checked as far as they can be without a model."""
+    preset = config.pick("preset", args.preset, DEFAULT_PRESET)
+    try:
+        _, named = parse_spec(args.sampler, preset)
+        dials = _dials(args, config, named)
+        effective(preset, dials, spec=args.sampler)
+    except SpecError as error:
+        raise UsageError(str(error)) from None
+    return preset, dials
+
+
+def configure_command(args: argparse.Namespace, config: Config) -> Configure:
+    """The sampler settings of a run."""
+    preset, dials = chain_choice(args, config)
+    return Configure(
+        preset=preset,
+        dials=dials,
+        spec=args.sampler,
+        seed=config.pick("seed", args.seed, 0),
+        max_tokens=config.pick("max_tokens", args.max_tokens, DEFAULT_MAX_TOKENS),
+        chunk=config.pick("prefill_chunk", args.prefill_chunk),
+    )
+
+
+def _dials(args: argparse.Namespace, config: Config, named: dict[str, Any]) -> dict[str, Any]:
+    """Dials given by their own flags, then those of the file that nothing else has set."""
+    dials: dict[str, Any] = {}
+    for name, (_, dial) in DIALS.items():
+        text = getattr(args, f"dial_{name}")
+        if text is not None:
+            try:
+                dials[name] = dial.parse(text)
+            except ValueError as error:
+                raise UsageError(f"--{name.replace('_', '-')}: {error}") from None
+            if name in named:
+                raise UsageError(f"{name} is given by a flag and in -s: choose one")
+    for name, value in config.dials.items():
+        if name not in dials and name not in named and ">" not in args.sampler:
+            dials[name] = value
+    return dials
+
+
+def _submit(args: argparse.Namespace) -> Submit:
+    text = prompt_text(args)
+    if args.system is not None and not args.chat:
+        raise UsageError("--system needs --chat: only a chat template has a place for it")
+    if not text and not args.chat:
+        raise UsageError('the prompt is empty: llm-inspect "The capital of France is"')
+    return Submit(text, chat=args.chat, system=args.system)
+
+
+def prompt_text(args: argparse.Namespace) -> str:
+    """The prompt from wherever it was given; exactly one place is allowed."""
+    given = [
+        (args.prompt, "PROMPT"),
+        (args.prompt_flag, "-p"),
+        (args.file, "--file"),
+    ]
+    there = [(value, name) for value, name in given if value is not None]
+    if not there:
+        raise UsageError('no prompt given: llm-inspect "The capital of France is" (or --file F)')
+    if len(there) > 1:
+        raise UsageError(f"the prompt is given twice: {there[0][1]} and {there[1][1]}")
+    value, name = there[0]
+    if name == "--file":
+        return _read_file(Path(value))
+    if name == "PROMPT" and value == "-":
+        return _decode(sys.stdin.buffer.read(), "standard input")
+    # Bytes of the command line that are not UTF-8 arrive as lone surrogates.
+    return _decode(value.encode("utf-8", "surrogateescape"), "the prompt")
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return _decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 (byte {error.start})") from None
+
+
+def load_config(args: argparse.Namespace) -> Config:
+    """The configuration file named by ``--config``, or the user's own where it exists."""
+    try:
+        return Config.load(Path(args.config) if args.config else None)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None

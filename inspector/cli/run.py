@@ -1,0 +1,208 @@
+"""``llm-inspect run``: the engine without a screen, as text or as one JSON object a step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from engine.commands import Run
+from engine.process import EngineClient
+from engine.records.events import BreakpointsSet, EngineError, LoadProgress, RunState, StateChanged
+from engine.records.prompt import PrefillRecord
+from engine.records.step import StepRecord, StopKind
+from engine.safe_output import unguarded
+from engine.sampling.settings import FLAG, in_vain
+from engine.text import IncrementalDecoder, visible
+from engine.timing import speed
+from inspector.cli.engine_log import engine_log
+from inspector.cli.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED, Request
+from inspector.cli.run_breakpoints import Stops
+from inspector.signals import Signalled
+from inspector.state.keeper import Keeper
+from inspector.state.view import ROOT, RunLog
+from sessions.export.jsonl import dumps, end_line, run_line, step_line
+
+_WIDTH = 30
+BREAKPOINT = "breakpoint"
+"""The reason of an end that a breakpoint or a failed assertion made."""
+
+
+class TextOutput:
+    """The generated text as it comes; a line about speed on standard error at the end."""
+
+    def __init__(self, out: TextIO, keeper: Keeper) -> None:
+        self._out = out
+        self._keeper = keeper
+        self._decoder = IncrementalDecoder()
+        # A pipe gets what hides as it is; what acts on a terminal is made visible there too, as it
+        # may end in one. The exact bytes are in the other form.
+        self._terminal = out.isatty()
+
+    def begin(self, log: RunLog) -> None:
+        dials = log.settings.dials if log.settings is not None else {}
+        asked = {name: one for name, one in in_vain(dials).items() if one.source.startswith(FLAG)}
+        _say(f"{name}={one.value}: {one.source}" for name, one in asked.items())
+
+    def step(self, record: StepRecord) -> None:
+        if record.stop is None or record.stop.kind is not StopKind.STOP_TOKEN:
+            self._write(self._decoder.feed(record.token.bytes))
+
+    def end(self, log: RunLog, reason: str, detail: str, stops: Stops) -> None:
+        self._write(self._decoder.flush())
+        self._out.write("\n")
+        self._out.flush()
+        path = log.path(max(log.nodes, default=ROOT))
+        figures = speed(log.prompt, log.prefill, path)
+        words = [f"{len(path)} tokens"]
+        if figures.ttft_ms is not None:
+            words.append(f"TTFT {figures.ttft_ms:.0f} ms")
+        if figures.tps is not None:
+            words.append(f"{figures.tps:.1f} tokens/s")
+        kept = log.facts.kv_storage if log.facts is not None else None
+        if kept is not None and kept.unusual:
+            words.append(kept.unusual)
+        if self._keeper.error:
+            words.append("NOT SAVED")
+        print(f"[{', '.join(words)}; {visible(detail or reason)}]", file=sys.stderr)
+        if reason == BREAKPOINT:
+            print(*stops.lines(), sep="\n", file=sys.stderr)
+
+    def _write(self, text: str) -> None:
+        self._out.write(visible(text, newline="\n", tab="\t") if self._terminal else text)
+        self._out.flush()
+
+
+class JsonOutput:
+    """The contract for programs: one ``run`` line, one ``step`` line a token, one ``end`` line."""
+
+    def __init__(self, out: TextIO, keeper: Keeper) -> None:
+        self._out = out
+        self._keeper = keeper
+        self._decoder = IncrementalDecoder()
+
+    def begin(self, log: RunLog) -> None:
+        assert log.prompt is not None, "a step comes after its prompt"
+        self._line(run_line(log.facts, log.prompt, log.settings))
+
+    def step(self, record: StepRecord) -> None:
+        self._line(step_line(record, text=self._decoder.feed(record.token.bytes)))
+
+    def end(self, log: RunLog, reason: str, detail: str, stops: Stops) -> None:
+        path = log.path(max(log.nodes, default=ROOT))
+        figures = speed(log.prompt, log.prefill, path)
+        line = end_line(reason, detail, figures, len(path), prefill=log.prefill)
+        self._line(line | stops.fields() | self._keeper.fields())
+
+    def _line(self, value: dict[str, Any]) -> None:
+        self._out.write(dumps(value) + "\n")
+        self._out.flush()
+
+
+class Progress:
+    """One line on standard error that tells how loading and reading go; gone when done."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._codes = unguarded(out)
+        self._live = out.isatty()
+        self._phase = ""
+
+    def show(self, phase: str, fraction: float | None, detail: str) -> None:
+        phase, detail = visible(phase), visible(detail)
+        if self._live:
+            filled = round(_WIDTH * (fraction or 0.0))
+            bar = "█" * filled + "░" * (_WIDTH - filled)
+            self._codes.write("\r\x1b[K")
+            self._out.write(f"{phase} {bar} {detail}")
+        elif phase != self._phase:
+            self._out.write(f"{phase}: {detail}\n" if detail else f"{phase}\n")
+        self._phase = phase
+        self._out.flush()
+
+    def clear(self) -> None:
+        if self._live and self._phase:
+            self._codes.write("\r\x1b[K")
+            self._codes.flush()
+        self._phase = ""
+
+
+def run(asked: Request, form: str) -> int:
+    """Carry out the request to its end and print it. Returns the exit code."""
+    keeper = Keeper(asked.save)
+    output: TextOutput | JsonOutput
+    output = (JsonOutput if form == "jsonl" else TextOutput)(sys.stdout, keeper)
+    client = EngineClient(engine_log())
+    client.start()
+    for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
+        client.send(command)
+    stops, watches = Stops(asked.breakpoints), asked.breakpoints.watches
+    if stops.points or watches:
+        keeper.keep(BreakpointsSet(stops.points, watches), client)
+    try:
+        code = _follow(client, output, Progress(sys.stderr), stops, keeper)
+        if any(one.told or one.untold for one in stops.points):
+            keeper.keep(BreakpointsSet(stops.points, watches), client)
+        keeper.finish(client)
+    except (KeyboardInterrupt, Signalled):
+        client.kill()
+        raise
+    finally:
+        client.close()
+        keeper.close()
+    return EXIT_UNSAVED if code == EXIT_OK and keeper.error else code
+
+
+def _follow(
+    client: EngineClient,
+    output: TextOutput | JsonOutput,
+    progress: Progress,
+    stops: Stops,
+    keeper: Keeper,
+) -> int:
+    log = RunLog()
+    begun = False
+    while True:
+        for record in client.take(timeout=None):
+            keeper.keep(record, client)
+            log.add(record)
+            match record:
+                case LoadProgress(phase, fraction, detail):
+                    progress.show(phase, fraction, detail)
+                case PrefillRecord():
+                    _show_prefill(progress, log, record)
+                case StepRecord():
+                    progress.clear()
+                    if not begun:
+                        output.begin(log)
+                        begun = True
+                    output.step(record)
+                    verdict = stops.look(log, record)
+                    _say(verdict.news)
+                    if verdict.stops:
+                        output.end(log, BREAKPOINT, verdict.reason, stops)
+                        return EXIT_CHECK
+                    if record.stop is not None:
+                        output.end(log, record.stop.kind.value, record.stop.detail, stops)
+                        _say(stops.never_told)
+                        return EXIT_CHECK if stops.never_told else EXIT_OK
+                case EngineError():
+                    progress.clear()
+                    if begun:
+                        output.end(log, "error", record.message, stops)
+                    _say([record.message])
+                    return EXIT_ENGINE
+                case StateChanged(state=RunState.DEAD):
+                    return EXIT_ENGINE
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"llm-inspect: {visible(line)}", file=sys.stderr)
+
+
+def _show_prefill(progress: Progress, log: RunLog, record: PrefillRecord) -> None:
+    total = len(log.prompt.tokens) if log.prompt else 0
+    read = record.cached + record.computed
+    if not record.done and total:
+        progress.show("reading the prompt", read / total, f"{read:,} of {total:,} tokens")

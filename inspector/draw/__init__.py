@@ -1,0 +1,1 @@
+"""Text drawing: numbers, bars, blocks and charts as lines of styled text."""

@@ -1,0 +1,153 @@
+"""The breakpoints and watches as a list, and the names that a condition may use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from engine.conditions.condition import Untold
+from engine.conditions.figures import FUNCTION_GROUPS, NAME_GROUPS, Function, Name
+from engine.conditions.moment import Moment
+from engine.text import visible
+from inspector.actions.breakpoints import Mark, Watch, Watched
+from inspector.draw.cells import left
+from inspector.draw.numbers import MUTED, cut, heading, right
+from inspector.state.view import View
+from inspector.widgets.line_view import Pane
+from inspector.widgets.watches import SIGNS, STYLES, sign, value_text
+
+_KIND = 6
+_HITS = 6
+_VALUE = 14
+_NAME = 24
+_SHORT_NAME = 20
+_UNIT = 7
+_WORD = re.compile(r"[A-Za-z_]\w*$")
+
+
+# --- the list ----------------------------------------------------------------------------------
+
+
+class PointsPane(Pane):
+    """Breakpoints first, then watches, one a row."""
+
+    NAME = "Breakpoints and watches"
+    SELECTABLE = True
+
+    watched: Watched = Watched()
+
+    def look(self, watched: Watched) -> None:
+        """Draw this from now on."""
+        self.watched = watched
+        self.rebuild()
+
+    @property
+    def chosen(self) -> Mark | Watch | None:
+        """What is selected."""
+        entries: tuple[Mark | Watch, ...] = (*self.watched.marks, *self.watched.watches)
+        return entries[self.selected] if self.selected < len(entries) else None
+
+    def header(self, view: View, width: int) -> Sequence[Content]:
+        title = f" {'':{_KIND}}{'hits':>{_HITS}}  condition"
+        return [cut(Content.styled(title, "$title"), width)] if self.watched else []
+
+    def rows(self, view: View, width: int, height: int) -> list[Content]:
+        if not self.watched:
+            return [
+                Content.styled(" None yet. Type a condition below, such as", MUTED),
+                Content("   entropy > 3 and margin < 0.1"),
+                Content('   token == " Paris"'),
+                Content('   cut("top_p", " Lyon")'),
+            ]
+        marks = [self._mark(one, width) for one in self.watched.marks]
+        return marks + [_watch_row(one, width) for one in self.watched.watches]
+
+    def footer(self, view: View, width: int) -> Sequence[Content]:
+        if not self.watched.marks:
+            return []
+        words = "   ".join(f"{one} {meaning}" for one, meaning in SIGNS.items())
+        return [cut(Content.styled(f" {words}", MUTED), width)]
+
+    def _mark(self, one: Mark, width: int) -> Content:
+        point = one.point
+        shown = sign(one, at_prompt=self.watched.at_prompt)
+        notes = f"the next {point.ignore:,} pass" if point.ignore else ""
+        if point.untold and not point.told:
+            notes = f"never told: {point.untold}"
+        elif point.untold and not point.enabled:
+            notes = point.untold
+        end = Content.styled(f"  {visible(notes)}", MUTED) if notes else Content("")
+        start = Content.assemble(
+            " ",
+            (shown, STYLES[shown]),
+            (f" {point.number:<{_KIND - 2}}", MUTED),
+            f"{point.hits:>{_HITS},}  ",
+            (visible(point.text), "" if point.enabled else MUTED),
+        )
+        return cut(start + end, width)
+
+
+def _watch_row(one: Watch, width: int) -> Content:
+    value = value_text(one.value)
+    if isinstance(one.value, Untold):
+        value += Content.styled(f"  {visible(str(one.value))}", MUTED)
+    start = f" {'watch':<{_KIND}}{'':{_HITS}}  "
+    text = Content.assemble((start, MUTED), f"{visible(one.text)} = ")
+    return cut(text + value, width)
+
+
+# --- the names ---------------------------------------------------------------------------------
+
+
+def word_at_end(text: str) -> str:
+    """The name that is being typed at the end of ``text``."""
+    found = _WORD.search(text)
+    return found[0] if found else ""
+
+
+class NamesPane(Pane):
+    """Every name and function, those that begin like what is being typed first, with values."""
+
+    NAME = "What a condition may use"
+    word = ""
+    moment: Moment | None = None
+
+    def look(self, word: str, moment: Moment | None) -> None:
+        """Draw this from now on."""
+        if word != self.word:
+            self.scroll_to(y=0, animate=False, force=True)
+        self.word, self.moment = word, moment
+        self.rebuild()
+
+    def rows(self, view: View, width: int, height: int) -> list[Content]:
+        groups: dict[str, Sequence[Name | Function]] = {**NAME_GROUPS, **FUNCTION_GROUPS}
+        if self.word:
+            near = [one for group in groups.values() for one in group if self._fits(one)]
+            if near:
+                return [self._row(one, width) for one in near]
+        lines = []
+        for title, entries in groups.items():
+            lines.append(heading(title, width))
+            lines += [self._row(one, width) for one in entries]
+        return lines
+
+    def _fits(self, one: Name | Function) -> bool:
+        return one.name.startswith(self.word)
+
+    def _row(self, one: Name | Function, width: int) -> Content:
+        name = one.signature if isinstance(one, Function) else one.name
+        room = _NAME if width >= 100 else _SHORT_NAME
+        start = Content.styled(f"{left(name, room)} ", "bold")
+        value = Content("") if isinstance(one, Function) else self._value(one)
+        middle = right(value, _VALUE) + Content.styled(f" {left(one.unit, _UNIT)} ", MUTED)
+        return cut(start + middle + Content.styled(visible(one.definition), MUTED), width)
+
+    def _value(self, one: Name) -> Content:
+        if self.moment is None:
+            return Content("")
+        try:
+            return value_text(one.read(self.moment))
+        except Untold as reason:
+            return value_text(reason)

@@ -1,0 +1,335 @@
+"""The sampler's dials: the chain at the cursor in its order, to be turned and looked at.
+
+Nothing here changes the run. Every turn posts ``Try`` with another chain, which the other panes
+then show; ``a`` makes it the run's own. The rest of the table is the settings in force: every dial
+there is, its value, and where the value came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.content import Content
+from textual.events import Blur, Key, Paste
+
+from engine.sampling.chain import PRESETS, Chain
+from engine.sampling.stages import DIALS, STAGES, Value
+from inspector import keys
+from inspector.covered import covered
+from inspector.draw.numbers import cut, muted
+from inspector.messages import Try
+from inspector.panes.dials.rows import DialRow, columns, stage_line, titles
+from inspector.panes.dials.scales import moved, scale_of, value_at
+from inspector.panes.dials.table import DialTable, chain_in
+from inspector.panes.dials.words import dial_words, hints, outcome, stage_words
+from inspector.state.view import View
+from inspector.state.whatif import (
+    absent_stages,
+    as_recorded,
+    hypothetical,
+    inserted,
+    parsed,
+    recorded_chain,
+    settings_at,
+    shifted,
+    stage_in,
+    turned,
+    value_in,
+    without,
+)
+from inspector.widgets.line_view import Pane, Rows
+
+_NOT_HERE = " this chain runs in the engine only: nothing can be tried on it"
+_TALL, _LOW = 11, 5
+"""Pane heights from which there are a head and three lines below, or two; else one."""
+
+
+class DialsPane(Pane):
+    """The dials. ``turn`` is for the screen, whose keys work from any pane."""
+
+    NAME: ClassVar[str] = "Dials"
+    TRIES: ClassVar[bool] = True
+    SELECTABLE: ClassVar[bool] = True
+    HELP = """
+Try other sampler settings on the token under the cursor. The ladder shows at once what they would
+have done with **the same logits and the same dice**; no pass is run, and the record stays as it
+is. Walk through the text with **b** and **n**: what is tried is tried there too.
+
+**up**, **down** choose a dial. **-** **+** turn it, **<** **>** turn it far. **enter**, or a
+digit, writes a value. **0** puts it back as recorded. **i** puts a stage in, **t** takes one out,
+**{** **}** move it earlier or later.
+
+**a** lets the run go on with these settings from the next token, **A** from this one. **s** closes
+the dials and drops what was tried.
+
+Before a dial's name: **\\*** differs from the record, **+** put in, **✂** taken out, **!** a value
+in use that nobody asked for.
+"""
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.TRYING, *keys.DIALS]
+
+    def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
+        super().__init__(id=id, number=number)
+        self._table = DialTable()
+        self._stages: list[str] | None = None
+        self._dial = ""
+        self._typed: str | None = None
+        self._error = ""
+        self._asked: Try | None = None
+
+    # --- lines --------------------------------------------------------------------------------
+
+    def header(self, view: View, width: int) -> Sequence[Content]:
+        self._read(view)
+        if self._height < _TALL:
+            return ()
+        if self._stages is not None:
+            return [Content.styled(cut(Content("   stage to put in"), width).plain, "$title")]
+        return [titles(columns(width), width)]
+
+    def _read(self, view: View) -> None:
+        """Take in what the dials are set to; the chosen one stays chosen where its row moves."""
+        self._table = DialTable.of(view)
+        chain, line = chain_in(view), self._table.line_of(self._dial)
+        if self._stages is not None and chain is not None:
+            self._stages = absent_stages(chain)
+        elif line is not None:
+            self.selected = line
+        elif self._row is not None:
+            self._dial = self._row.dial.name
+
+    def rows(self, view: View, width: int, height: int) -> Rows:
+        if self._stages is not None:
+            return [stage_line(name, width) for name in self._stages]
+        if not self._table.rows:
+            known = view.settings is not None or view.step is not None
+            return [muted(_NOT_HERE if known else " no settings yet")]
+        return self._table.lines(width, self._dial, self._typed)
+
+    def footer(self, view: View, width: int) -> Sequence[Content]:
+        lines = [cut(outcome(view, self._error), width)]
+        if self._height >= _LOW:
+            lines.append(cut(self._about(), width))
+        if self._height >= _TALL:
+            lines.append(hints(view, width, writing=self._typed is not None))
+        return lines
+
+    def subtitle(self, view: View) -> Content:
+        chain = chain_in(view)
+        if chain is None:
+            return Content("")
+        return Content(f"{chain.preset}: {PRESETS[chain.preset].title}")
+
+    def tries(self, view: View) -> bool:
+        return hypothetical(view)
+
+    def needs_dense(self, view: View) -> bool:
+        return True
+
+    @property
+    def _height(self) -> int:
+        return self.scrollable_content_region.height
+
+    @property
+    def _chain(self) -> Chain | None:
+        return chain_in(self.view)
+
+    def _about(self) -> Content:
+        """The chosen dial in words; in the list of stages, the chosen stage."""
+        if self._stages is not None:
+            return stage_words(self._stages[self.selected : self.selected + 1])
+        return dial_words(self._row, self._notes) if self._row is not None else Content("")
+
+    @property
+    def _notes(self) -> Sequence[str]:
+        settings = settings_at(self.view)
+        return settings.notes if settings is not None else ()
+
+    # --- which row ----------------------------------------------------------------------------
+
+    @property
+    def _row(self) -> DialRow | None:
+        """The chosen dial; None on the heading, and in the list of stages."""
+        return None if self._stages is not None else self._table.at(self.selected)
+
+    def select(self, row: int) -> None:
+        if self._stages is None and row == self._table.heading:
+            row += 1 if row >= self.selected else -1
+        if row != self.selected:
+            self._stop_writing()
+        super().select(row)
+        chosen = self._row
+        self._dial = chosen.dial.name if chosen is not None else ""
+        self.rebuild()
+
+    def clicked(self, row: int, x: int) -> None:
+        self.select(row)
+        at, chosen = columns(self.scrollable_content_region.width), self._row
+        if self._stages is not None or chosen is None:
+            if self._stages is not None:
+                self.action_choose()
+        elif at.buttons and chosen.dial.numeric and x in (at.minus, at.plus):
+            self.turn(1 if x == at.plus else -1)
+        elif at.value_at <= x < at.value_at + at.value:
+            self.action_choose()
+        elif chosen.core and chosen.dial.numeric and 0 <= x - at.track_at < at.track:
+            share = (x - at.track_at) / max(1, at.track - 1)
+            self._turn_to(chosen, value_at(chosen.dial, share))
+
+    # --- turning ------------------------------------------------------------------------------
+
+    def turn(self, steps: int, *, far: bool = False) -> None:
+        """Turn the chosen dial; where its stage is in no chain, put it in first."""
+        row, chain = self._row, self._chain
+        if row is None or chain is None:
+            return
+        self._stop_writing()
+        if not row.dial.numeric:
+            self.action_choose()
+        elif stage_in(chain, row.stage) is None:
+            self._turn_to(row, _start(row))
+        else:
+            self._turn_to(row, moved(row.dial, row.value, steps, far=far))
+
+    def _turn_to(self, row: DialRow, value: Value) -> None:
+        chain = self._chain
+        if chain is not None:
+            self._try(lambda: turned(chain, row.dial.name, value))
+
+    def _try(self, change: Callable[[], Chain]) -> None:
+        """Post another chain, unless a value is not possible."""
+        self._error = ""
+        try:
+            chain = change()
+        except ValueError as error:
+            self._error = str(error)
+            self.rebuild()
+            return
+        tried = None if chain == recorded_chain(self.view) else chain
+        # The next key may come before the answer: it must turn what this one has turned. Painted
+        # is with the answer: a frame before it would hold it up.
+        self.view = replace(self.view, what_if=tried)
+        self._read(self.view)
+        self._asked = Try(tried)
+        self.post_message(self._asked)
+
+    def show(self, view: View) -> None:
+        if self._asked is not None and not self._asked.taken:
+            # A picture of what was tried before: the keys pressed since are on their way.
+            view = replace(view, what_if=self._asked.chain)
+        super().show(view)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("reset", "insert", "out", "shift") and covered(self.app):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_reset(self) -> None:
+        """The dial as recorded; once it is, its stage: its place, or whether it is there."""
+        row, chain, recorded = self._row, self._chain, recorded_chain(self.view)
+        if row is None or chain is None or recorded is None:
+            return
+        old, now = value_in(recorded, row.dial.name), value_in(chain, row.dial.name)
+        if old is not None and now is not None and old != now:
+            self._try(lambda: turned(chain, row.dial.name, old))
+        else:
+            self._try(lambda: as_recorded(chain, recorded, row.stage))
+
+    def action_out(self) -> None:
+        """Take the stage out of the chain, or put it back as it was."""
+        row, chain, recorded = self._row, self._chain, recorded_chain(self.view)
+        if row is None or chain is None:
+            return
+        if stage_in(chain, row.stage) is not None:
+            self._try(lambda: without(chain, row.stage))
+        elif recorded is not None and stage_in(recorded, row.stage) is not None:
+            self._try(lambda: as_recorded(chain, recorded, row.stage))
+
+    def action_shift(self, by: int) -> None:
+        """Move the stage in the chain."""
+        row, chain = self._row, self._chain
+        if row is not None and chain is not None:
+            self._try(lambda: shifted(chain, row.stage, by))
+
+    def action_insert(self) -> None:
+        """Open the list of stages that are not in the chain, or close it."""
+        chain = self._chain
+        if chain is None:
+            return
+        self._stop_writing()
+        self._stages = None if self._stages is not None else absent_stages(chain)
+        self.selected = 0
+        self.scroll_to(y=0, animate=False)
+        self.rebuild()
+
+    def action_choose(self) -> None:
+        """Write the value of the dial; in the list of stages, put the chosen one in."""
+        chain = self._chain
+        if chain is not None and self._stages is not None and self.selected < len(self._stages):
+            name = self._stages[self.selected]
+            first = STAGES[name].dials[0]
+            values = {first.name: scale_of(first).start} if first.numeric else {}
+            self._stages, self._dial = None, first.name
+            self._try(lambda: inserted(chain, name, values))
+            if not first.numeric:
+                self._typed = ""
+        elif self._row is not None:
+            self._typed = "" if self._row.dial.numeric else str(self._row.value)
+            self.rebuild()
+
+    # --- writing a value ----------------------------------------------------------------------
+
+    def _stop_writing(self) -> None:
+        self._typed, self._error = None, ""
+
+    def on_blur(self, event: Blur) -> None:
+        if self._typed is not None:
+            self._stop_writing()
+            self.rebuild()
+
+    def on_paste(self, event: Paste) -> None:
+        if self._typed is not None:
+            event.stop()
+            self._typed += event.text
+            self.rebuild()
+
+    def on_key(self, event: Key) -> None:
+        """While a value is written, keys are letters; a digit begins one."""
+        row = self._row
+        if self._typed is None:
+            digit = event.character is not None and event.character in "123456789."
+            if not digit or row is None:
+                return
+            self._typed = ""
+        event.stop()
+        event.prevent_default()
+        self._error = ""
+        if event.key in ("enter", "up", "down"):
+            self._written(self._typed)
+        elif event.key == "backspace" and self._typed:
+            self._typed = self._typed[:-1]
+        elif event.key in ("escape", "backspace", "tab", "shift+tab"):
+            self._stop_writing()
+        elif event.is_printable and event.character is not None:
+            self._typed += event.character
+        self.rebuild()
+
+    def _written(self, text: str) -> None:
+        """Take the value that was written. An empty one leaves a number as it was."""
+        row, chain = self._row, self._chain
+        if row is None or chain is None or (row.dial.numeric and not text.strip()):
+            self._stop_writing()
+            return
+        vocabulary = self.view.log.vocabulary
+        self._try(lambda: turned(chain, row.dial.name, parsed(row.dial.name, text, vocabulary)))
+        if not self._error:
+            self._typed = None
+
+
+def _start(row: DialRow) -> float | int:
+    """The value at which a dial that was off begins: that of the record, or one people use."""
+    if row.was is not None and isinstance(row.was, int | float):
+        return row.was
+    return scale_of(DIALS[row.dial.name][1]).start

@@ -1,0 +1,255 @@
+"""The dials as a table: the chain in its order, then every other dial of the settings.
+
+One row a dial: its place in the chain, its value, where on its range that is, and who set it.
+What differs from the record is marked by a sign before its name, and says what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+
+from textual.content import Content
+
+from engine.records.events import Setting
+from engine.sampling.chain import PRESETS, Chain
+from engine.sampling.stages import DIALS, STAGES, Dial, Stage, Value, default_of, spelled
+from engine.text import visible
+from inspector.draw.cells import clip, left, right
+from inspector.draw.numbers import NOTHING, heading
+from inspector.panes.dials.scales import track
+from inspector.state.whatif import stage_in, value_in
+
+_MUTED = "$text-muted"
+_TRIED = "$estimated bold"
+_UNASKED = "library default"
+"""The source of a value that is in use though nobody asked for it."""
+
+
+class Sign(StrEnum):
+    """What is special about a row."""
+
+    NONE = " "
+    CHANGED = "*"
+    ADDED = "+"
+    GONE = "✂"
+    UNASKED = "!"
+
+
+@dataclass(frozen=True, slots=True)
+class DialRow:
+    """One dial. ``place`` is its stage's place in the chain, from 1, on the stage's first row.
+
+    ``was`` is the record's value, None where the record's chain does not have the stage.
+    """
+
+    dial: Dial
+    stage: str
+    place: int | None
+    value: Value
+    was: Value | None
+    source: str
+    sign: Sign
+    core: bool
+    """Whether it belongs to the chain's own list, rather than to the rest below it."""
+
+    @property
+    def origin(self) -> str:
+        """Where the value comes from; for one that was changed, what it was and from where."""
+        if self.sign is Sign.GONE:
+            return f"taken out; was {spelled(self.was or self.value)}"
+        if self.sign is Sign.ADDED:
+            return "put in"
+        if self.sign is Sign.CHANGED:
+            change = "moved" if self.was == self.value else f"was {spelled(self.was or 0)}"
+            return f"{change} · {self.source}" if self.source else change
+        return self.source
+
+
+def dial_rows(
+    chain: Chain, recorded: Chain | None, settings: Mapping[str, Setting]
+) -> list[DialRow]:
+    """The chain's dials in order, then those of stages taken out, then all the rest."""
+    base = recorded if recorded is not None else chain
+    moved = _moved(chain, base)
+    rows = [
+        _row(dial, one, place, base, settings, one.name in moved)
+        for place, one in enumerate(chain.stages, start=1)
+        for dial in one.dials
+        if _shown(one, dial, base)
+    ]
+    for gone in base.stages:
+        if stage_in(chain, gone.name) is None:
+            dial = gone.dials[0]
+            old = getattr(gone, dial.name)
+            rows.append(DialRow(dial, gone.name, None, old, old, "", Sign.GONE, True))
+    listed = {row.dial.name for row in rows}
+    names = dict.fromkeys([*_in_order(chain.preset), *settings])
+    rest = [name for name in names if name in DIALS and name not in listed]
+    return rows + [_idle(name, chain, settings) for name in rest if _known(name, chain, settings)]
+
+
+def _shown(one: Stage, dial: Dial, base: Chain) -> bool:
+    """A stage's first dial, and any that somebody has turned."""
+    value = getattr(one, dial.name)
+    return (
+        dial is one.dials[0]
+        or value != default_of(type(one), dial)
+        or value_in(base, dial.name) not in (None, value)
+    )
+
+
+def _row(
+    dial: Dial, one: Stage, place: int, base: Chain, settings: Mapping[str, Setting], moved: bool
+) -> DialRow:
+    value, was = getattr(one, dial.name), value_in(base, dial.name)
+    setting = settings.get(dial.name)
+    source = setting.source if setting is not None else ""
+    sign = Sign.UNASKED if source == _UNASKED and value != dial.off else Sign.NONE
+    if was is None:
+        sign = Sign.ADDED
+    elif was != value or (moved and dial is one.dials[0]):
+        sign = Sign.CHANGED
+    shown = place if dial is one.dials[0] else None
+    return DialRow(dial, one.name, shown, value, was, source, sign, True)
+
+
+def _idle(name: str, chain: Chain, settings: Mapping[str, Setting]) -> DialRow:
+    """A dial whose stage is not in the chain, or that is as it always is."""
+    stage, dial = DIALS[name]
+    setting, there = settings.get(name), value_in(chain, name)
+    value = there if there is not None else default_of(STAGES[stage], dial)
+    source = "off" if value == dial.off else "default"
+    if setting is not None and setting.value is not None and there is None:
+        value, source = setting.value, setting.source
+    return DialRow(dial, stage, None, value, None, source, Sign.NONE, False)
+
+
+def _known(name: str, chain: Chain, settings: Mapping[str, Setting]) -> bool:
+    """Whether the preset's stack has the dial at all."""
+    return name in settings or name not in PRESETS[chain.preset].lacks
+
+
+def _in_order(preset: str) -> list[str]:
+    return [dial.name for stage in PRESETS[preset].order for dial in STAGES[stage].dials]
+
+
+def _moved(chain: Chain, base: Chain) -> set[str]:
+    """Stages that do not stand where they stood: few, though others would explain it as well."""
+    there = [one.name for one in base.stages]
+    names = [one.name for one in chain.stages if one.name in there]
+    blocks = SequenceMatcher(None, there, names, autojunk=False).get_matching_blocks()
+    staying = {name for block in blocks for name in names[block.b : block.b + block.size]}
+    return set(names) - staying
+
+
+# --- lines ------------------------------------------------------------------------------------
+
+NAME, VALUE = 20, 9
+_LEAST = 8
+"""Cells from which the source is shown at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Widths in cells. The row's first cell is the selection's, the next two the place."""
+
+    name: int
+    buttons: bool
+    value: int
+    track: int
+    source: int
+
+    @property
+    def minus(self) -> int:
+        """The cell of ``−``; -1 without buttons."""
+        return 5 + self.name + 1 if self.buttons else -1
+
+    @property
+    def plus(self) -> int:
+        """The cell of ``+``."""
+        return self.minus + self.value + 3 if self.buttons else -1
+
+    @property
+    def value_at(self) -> int:
+        """The first cell of the value."""
+        return 5 + self.name + (3 if self.buttons else 1)
+
+    @property
+    def track_at(self) -> int:
+        """The first cell of the track."""
+        return self.plus + 2
+
+
+def columns(width: int) -> Columns:
+    """The columns at a width: the name and the value first, then who set it, then the rest."""
+    room = width - 5 - NAME - 1 - VALUE - 1
+    if room < _LEAST:
+        return Columns(max(4, NAME + min(room, 0)), False, VALUE, 0, 0)
+    buttons = room >= 4 + 12
+    room -= 4 if buttons else 0
+    length = max(0, min(24, room - 24 - 1)) if room >= 24 + 1 + 8 else 0
+    return Columns(NAME, buttons, VALUE, length, max(0, room - length - (1 if length else 0)))
+
+
+def dial_line(row: DialRow, at: Columns, typed: str | None = None) -> Content:
+    """One row. ``typed`` is what is being written in place of the value."""
+    place = "" if row.place is None else f"{row.place}"
+    tried = row.sign in (Sign.CHANGED, Sign.ADDED, Sign.GONE)
+    muted = row.sign is Sign.GONE or not row.core
+    name_style = "$cut $cut-style" if row.sign is Sign.GONE else _MUTED if muted else ""
+    style = _TRIED if tried else "$warning bold" if row.sign is Sign.UNASKED else name_style
+    parts = [
+        (f" {right(place, 2)} ", _MUTED),
+        (row.sign, style),
+        (left(row.dial.name, at.name) + " ", _TRIED if tried and not muted else name_style),
+    ]
+    minus, plus = ("− ", " +") if row.dial.numeric else ("  ", "  ")
+    if not at.buttons:
+        minus, plus = "", ""
+    elif row.place is None and not row.core:
+        minus = "  "
+    parts.append((minus, _MUTED))
+    if typed is not None:
+        room = at.value if row.dial.numeric else at.value + 2 * at.buttons + at.track
+        parts.append((left(f"{visible(typed)[-(room - 1) :]}▏", room), "reverse"))
+        if not row.dial.numeric:
+            return Content.assemble(*parts)
+    else:
+        parts.append((_value(row, at.value), style if tried else name_style or "bold"))
+    parts.append((f"{plus} ", _MUTED))
+    if at.track:
+        drawn = track(row.dial, row.value, row.was, at.track if row.core else 0).ljust(at.track)
+        parts.append((f"{drawn} ", "$estimated" if tried else "$bar" if row.core else "$cut"))
+    origin = f"! {row.origin}" if row.sign is Sign.UNASKED else row.origin
+    parts.append((clip(visible(origin), at.source), style if tried else _MUTED))
+    return Content.assemble(*parts)
+
+
+def _value(row: DialRow, cells: int) -> str:
+    if row.dial.numeric:
+        return right(spelled(row.value), cells)
+    return left(visible(str(row.value)), cells) if row.value else right(NOTHING, cells)
+
+
+def titles(at: Columns, width: int) -> Content:
+    """The names of the columns."""
+    buttons = "  " if at.buttons else ""
+    text = f"  {'#':>1}  {left('dial', at.name)} {buttons}{right('value', at.value)}{buttons} "
+    text += left("range", at.track) + " " if at.track else ""
+    return Content.styled(clip(f"{text}from", width), "$title").stylize("underline")
+
+
+def rest_heading(width: int) -> Content:
+    """Between the chain and the dials that do nothing in it."""
+    return heading(" other dials, off or as they come", width)
+
+
+def stage_line(name: str, width: int) -> Content:
+    """A stage that could be put in."""
+    about = STAGES[name].dials[0].summary
+    return Content.assemble(
+        "   ", (left(name, NAME) + " ", "bold"), (clip(about, max(0, width - 4 - NAME)), _MUTED)
+    )

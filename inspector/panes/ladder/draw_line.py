@@ -1,0 +1,97 @@
+"""Below the ladder's rows: where the draw landed, and the exact figures of one candidate."""
+
+from __future__ import annotations
+
+import math
+
+from textual.content import Content
+
+from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw, How
+from engine.text import visible
+from inspector.draw.bars import DrawLine, share
+from inspector.draw.cells import clip, token_text
+from inspector.draw.numbers import cut, fit
+from inspector.panes.ladder.candidates import Rung, Rungs
+
+_MARK, _TRIED_MARK = "$bar-drawn $bar-drawn-style", "$estimated bold"
+_MUTED = "$text-muted"
+
+
+def signed(value: float, decimals: int) -> str:
+    """A number as it stands in a column: with a minus sign that is as wide as a digit."""
+    return f"{value:.{decimals}f}".replace("-", "−").replace("inf", "∞")
+
+
+def draw_line(rungs: Rungs, *, tried: bool = False) -> DrawLine:
+    """The draw on the survivors' cumulative distribution; ``tried``: it did not happen."""
+    draw, known = rungs.draw, rungs.stretches()
+    stretch: tuple[float, float] | None = (draw.low, draw.high)
+    if draw.how is How.FORCED:
+        # Nothing fell there: the record has the width of its stretch, not its place.
+        stretch = rungs.place_of(draw.token_id)
+    return DrawLine(known.probs, stretch, draw.u, tried)
+
+
+def draw_words(draw: Draw, *, tried: bool = False) -> str:
+    """The draw in words."""
+    if draw.u is not None:
+        # Enough digits to tell the two ends apart.
+        width = draw.high - draw.low
+        digits = min(12, 5 if width <= 0 else max(5, 2 - math.floor(math.log10(width))))
+        place = f"[{draw.low:.{digits}f}, {draw.high:.{digits}f})"
+        same = "the same " if tried else ""
+        return f"{same}u {draw.u:.{digits}f} in {place}"
+    if draw.how is How.GREEDY:
+        would = "would be" if tried else "is"
+        return f"greedy: no dice, the most likely {would} taken"
+    return f"forced: no dice, you chose it; its final p is {share(draw.high)}"
+
+
+def draw_lines(rungs: Rungs, width: int, *, roomy: bool, tried: bool = False) -> list[Content]:
+    """The cumulative bar: with ``u`` above it on two lines, or after the words on one."""
+    line, words = draw_line(rungs, tried=tried), draw_words(rungs.draw, tried=tried)
+    mark = _TRIED_MARK if tried else _MARK
+    if not roomy:
+        words = clip(words, max(0, width - 14))
+        bar = line.bar(width - len(words) - 5, mark_u=True)
+        return [Content.assemble(" ", (words, mark), " 0", bar, "1")]
+    cells = max(1, width - 3)
+    at = line.u_cell(cells)
+    if at is None:
+        above = f"  {clip(words, cells)}"
+    elif at + 2 + len(words) <= cells:
+        above = f"{' ' * (at + 2)}▼ {words}"
+    else:
+        words = clip(words, max(0, at + 1))
+        above = f"{' ' * max(0, at + 1 - len(words))}{words} ▼"
+    return [Content.styled(above, mark), Content.assemble(" 0", line.bar(cells), "1")]
+
+
+def fate(rung: Rung, rungs: Rungs) -> str:
+    """Why a candidate lived or died."""
+    if rung.cut_by == CUT_BY_MODEL:
+        return "ruled out by the model"
+    if rung.cut_by == SURVIVES:
+        return "survives"
+    return f"cut by {visible(rungs.stages[rung.cut_by].label)}"
+
+
+def detail(rungs: Rungs, row: int, width: int, *, roomy: bool) -> list[Content]:
+    """The exact figures of a row, because bars are coarse; on two lines or on one."""
+    if not 0 <= row < len(rungs):
+        return [Content("")] * (1 + roomy)
+    rung = rungs[row]
+    who = f" rank {rung.rank:,} · "
+    figures = (
+        f"logit {signed(rung.raw_logit, 4)} · logprob {signed(rung.raw_logprob, 4)}"
+        f" · final p {rung.probs[-1]:.6g}".replace("-", "−")
+    )
+    what = fate(rung, rungs)
+    token = token_text(rung.token)
+    if roomy:
+        stage = f" (stage {rung.cut_by + 1})" if rung.cut_by >= 0 else ""
+        first = Content.assemble((f"{who}id {rung.token_id} · {what}{stage} · ", _MUTED), token)
+        second = Content.styled(f" raw {figures}", _MUTED)
+        return [cut(first, width), cut(second, width)]
+    line = Content.styled(f"{who}{figures} · {what}", _MUTED)
+    return [fit(width, line + Content.styled(" · ", _MUTED) + token, line)]

@@ -1,0 +1,158 @@
+"""Which columns the ladder has at a width, and how wide each is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engine.records.step import StageTrace
+from inspector.draw.bars import FIGURE
+from inspector.draw.cells import left, right
+
+LOGPROB = 7
+FINAL = 2 + FIGURE
+CHANGE = 2
+"""Cells of the sign that says how a what-if differs from the record, and a space."""
+_BAR, _LONGEST_BAR = 3, 20
+_LIVE = FIGURE + _BAR
+_TEXT, _ROOMY_TEXT = 10, 20
+
+
+@dataclass(frozen=True, slots=True)
+class StageColumn:
+    """One stage's column: its place in the chain and its width."""
+
+    index: int
+    cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Widths in cells, 0 for what is left out; each column is followed by a space."""
+
+    rank: int
+    id: int
+    logprob: int
+    model: int
+    bar: int
+    """Cells of every bar, the same in all columns: only so do they compare."""
+    gap: bool
+    """Whether there is a space between a figure and its bar."""
+    stages: tuple[StageColumn, ...]
+    before: int
+    """Stages that lie to the left of those shown, and to the right."""
+    after: int
+    text: int
+    was: int = 0
+    """In a what-if, the cells of what the record has beside the last column."""
+
+    @property
+    def prefix(self) -> int:
+        """Cells before the model's column."""
+        return 1 + sum(cells + 1 for cells in (self.rank, self.id, self.logprob) if cells)
+
+    @property
+    def width(self) -> int:
+        """Cells of the whole line."""
+        model = self.model + 1 if self.model else 0
+        stages = sum(one.cells + 1 for one in self.stages)
+        return self.prefix + model + stages + FINAL + 1 + self.was + self.text
+
+    def titles(self, rank: str, token_id: str, logprob: str) -> str:
+        """Three words over the first three columns."""
+        columns = ((rank, self.rank), (token_id, self.id), (logprob, self.logprob))
+        return " ".join(right(word, cells) for word, cells in columns if cells)
+
+    def line(
+        self,
+        prefix: str,
+        model: str,
+        stages: Sequence[str],
+        final: tuple[str, str] = ("", ""),
+        text: str = "",
+    ) -> str:
+        """A line of words over all columns; ``final`` has one more for what was."""
+        parts = [f" {left(prefix, self.prefix - 1)}" if self.prefix > 1 else " "]
+        if self.model:
+            parts.append(left(model, self.model) + " ")
+        parts += [
+            left(word, column.cells) + " " for word, column in zip(stages, self.stages, strict=True)
+        ]
+        parts.append(left(final[0], FINAL) + " ")
+        if self.was:
+            parts.append(left(" " * CHANGE + final[1], self.was - 1) + " ")
+        return "".join((*parts, left(text, self.text)))
+
+
+def plan(
+    width: int,
+    stages: Sequence[StageTrace],
+    total: int | None,
+    first: int = 0,
+    *,
+    tried: bool = False,
+) -> Plan:
+    """The columns at ``width``, the stages from ``first`` on, as many as there is room for.
+
+    ``tried``: with a column for what the record has.
+    """
+    digits = max(4, len(str(max(1, (total or 0) - 1))))
+    was = CHANGE + FINAL + 1 if tried else 0
+    room = width - 1 - _TEXT - (FINAL + 1) - was
+    model = _LIVE if room >= 2 * (_LIVE + 1) else 0
+    room -= 2 * (_LIVE + 1) if model else 0  # for the model and one stage
+    needs = [_needs(stage) for stage in stages] if model else []
+    numbers = [("id", digits), ("logprob", LOGPROB), ("rank", digits)]
+    kept = {"id": 0, "logprob": 0, "rank": 0}
+    # What a turned dial does to every stage is worth more than these.
+    reserved = sum(cells + 1 for cells in needs) - (_LIVE + 1) if tried and needs else 0
+    for name, cells in reversed(numbers) if tried else numbers:
+        if cells + 1 <= room - reserved:
+            kept[name] = cells
+            room -= cells + 1
+    room += _LIVE + 1 if model else 0
+    first = max(0, min(first, _last_start(needs, room)))
+    shown = _fitting(needs[first:], room)
+    columns = tuple(StageColumn(first + at, needs[first + at]) for at in range(shown))
+    spare = room - sum(column.cells + 1 for column in columns)
+    live = [column for column in columns if not stages[column.index].off]
+    text = _TEXT + (min(spare, _ROOMY_TEXT - _TEXT) if model else spare)
+    spare -= text - _TEXT
+    grown = min(spare // (len(live) + 1), _LONGEST_BAR + 1 - _BAR)
+    spare -= grown * (len(live) + 1)
+    return Plan(
+        kept["rank"],
+        kept["id"],
+        kept["logprob"],
+        model + grown if model else 0,
+        bar=_BAR + max(0, grown - 1),
+        gap=grown > 0,
+        stages=tuple(
+            replace(column, cells=column.cells + grown) if column in live else column
+            for column in columns
+        ),
+        before=first,
+        after=len(stages) - first - shown,
+        text=text + spare,
+        was=was,
+    )
+
+
+def _needs(stage: StageTrace) -> int:
+    # A stage that is off says so once, in its head.
+    return min(_LIVE, max(3, len(stage.name))) if stage.off else _LIVE
+
+
+def _fitting(needs: Sequence[int], room: int) -> int:
+    count = 0
+    for cells in needs:
+        room -= cells + 1
+        if room < 0:
+            break
+        count += 1
+    return count
+
+
+def _last_start(needs: Sequence[int], room: int) -> int:
+    """The stage to begin with so that the last one is in sight and no room is wasted."""
+    return len(needs) - _fitting(needs[::-1], room)

@@ -1,0 +1,220 @@
+"""Reading the prompt: where the time to the first token went, on one axis, and layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.content import Content
+
+from engine.records.events import LoadProgress, RunState
+from engine.records.prompt import PrefillRecord
+from engine.text import visible
+from engine.timing import Phase, PhaseKind, phases, ttft_ms
+from inspector.draw.block_chars import bar, placed
+from inspector.draw.numbers import (
+    beside,
+    cut,
+    derived,
+    fit,
+    legend,
+    measured,
+    ms,
+    muted,
+    nothing,
+    padded,
+    plural,
+    rate,
+    right,
+    row,
+)
+from inspector.panes.kv.prefix import prefix_short
+from inspector.panes.prefill.layers import layer_lines
+from inspector.state.view import View
+from inspector.widgets.line_view import Pane
+
+LABEL = 9
+NARROWEST_AXIS = 14
+TWO_COLUMNS = 72
+TALL = 20
+"""From this height on all goes below each other, over the whole width."""
+
+
+def prefill_lines(view: View, width: int, height: int) -> list[Content]:
+    """The whole pane."""
+    if view.facts is None:
+        return loading(view.log.loading, width)
+    if view.prompt is None:
+        return [cut(muted("no prompt yet"), width), *_load(view, None, width)]
+    first = view.path[0] if view.path else None
+    parts = phases(view.prompt, view.prefill, first)
+    total = ttft_ms(parts)
+    chunks = view.prefill.chunks if view.prefill is not None else ()
+    side = bool(chunks) and width >= TWO_COLUMNS and height < TALL
+    left = width * 3 // 5 if side else width
+    head = [*_sum(parts, total, width), *_progress(view, width)]
+    lines = waterfall(parts, view.prefill, left)
+    lines += _rates(view.prefill, view.speed.prefill_tps, left)
+    lines += prefix_short(view, left, LABEL)
+    lines += _load(view, total, left)
+    if any(chunk.warmup for chunk in chunks):
+        lines.append(cut(muted("w: warm-up, the first pass of its shape"), left))
+    room = height - len(head)
+    if side:
+        lines.append(legend(left))
+        return [*head, *beside(lines, layer_lines(chunks, width - left - 2, room), left)]
+    if chunks:
+        lines += layer_lines(chunks, width, room - len(lines) - 1)
+    return [*head, *lines, legend(width)]
+
+
+# --- the axis -------------------------------------------------------------------------------
+
+
+def waterfall(parts: Sequence[Phase], prefill: PrefillRecord | None, width: int) -> list[Content]:
+    """One line a phase, each drawn where it lies on the common time axis."""
+    total = sum(part.ms for part in parts)
+    labels = [_label(part, prefill) for part in parts]
+    times = [measured(ms(part.ms)) for part in parts]
+    speeds = [_chunk_rate(part, prefill) for part in parts]
+    label_width = max(len(label) for label in labels) + 1
+    time_width = max(time.cell_length for time in times) + 1
+    speed_width = max(speed.cell_length for speed in speeds) + 2
+    axis = width - label_width - time_width - speed_width
+    if axis < NARROWEST_AXIS:
+        axis, speed_width = width - label_width - time_width, 0
+    if axis < NARROWEST_AXIS // 2:
+        axis = 0
+    lines = [cut(Content(" " * label_width) + _scale(total, axis), width)] if axis and total else []
+    start = 0.0
+    for part, label, time, speed in zip(parts, labels, times, speeds, strict=True):
+        end = start + part.ms
+        drawn = placed(start / total, end / total, axis) if total > 0 else " " * axis
+        line = Content.assemble(
+            padded(muted(label), label_width),
+            (drawn, f"$phase-{part.kind}"),
+            right(time, time_width),
+        )
+        lines.append(cut(line + right(speed, speed_width) if speed_width else line, width))
+        start = end
+    return lines
+
+
+def _label(part: Phase, prefill: PrefillRecord | None) -> str:
+    if part.chunk is None or prefill is None:
+        return "1st sample" if part.kind is PhaseKind.SAMPLE else str(part.kind)
+    chunk = prefill.chunks[part.chunk]
+    warm = " w" if chunk.warmup else ""
+    return f"read {chunk.start:,}–{chunk.start + chunk.count - 1:,}{warm}"
+
+
+def _chunk_rate(part: Phase, prefill: PrefillRecord | None) -> Content:
+    if part.chunk is None or prefill is None or part.ms <= 0:
+        return Content("")
+    return derived(rate(prefill.chunks[part.chunk].count / part.ms * 1000))
+
+
+def _scale(total: float, width: int) -> Content:
+    """The axis: nothing at the left, the whole time at the right, half of it in between."""
+    end, half = f" {ms(total)}", f" {ms(total / 2)} "
+    rule = list("0 " + "─" * max(0, width - 2 - len(end)) + end)
+    middle = width // 2
+    if width >= 2 * (len(end) + len(half)):
+        rule[middle : middle + len(half)] = half
+        rule[middle - 1] = "┼"
+    return muted("".join(rule)[:width])
+
+
+# --- the figures ----------------------------------------------------------------------------
+
+
+def _sum(parts: Sequence[Phase], total: float | None, width: int) -> list[Content]:
+    """TTFT as the sum that it is, on a second line where one is not enough."""
+    known = total if total is not None else sum(part.ms for part in parts)
+    name = "TTFT" if total is not None else "so far"
+    spent = {
+        kind: sum(part.ms for part in parts if part.kind is kind)
+        for kind in (PhaseKind.TOKENIZE, PhaseKind.PREFILL, PhaseKind.SAMPLE)
+        if any(part.kind is kind for part in parts)
+    }
+    names = {PhaseKind.SAMPLE: "first sample"}
+    long = " + ".join(f"{names.get(kind, kind)} {ms(took)}" for kind, took in spent.items())
+    short = " + ".join(ms(took) for took in spent.values())
+    if total is None:
+        long, short = f"{long}; no token yet", f"{short}; no token yet"
+    figure = derived(ms(known), "bold")
+    if LABEL + figure.cell_length + len(short) + 5 > width:
+        return [row(name, LABEL, width, figure), cut(muted(f"= {short}"), width)]
+    return [row(name, LABEL, width, figure, f"= {long}", f"= {short}")]
+
+
+def _progress(view: View, width: int) -> list[Content]:
+    """How far the reading is, while it runs or is paused half-way."""
+    prompt, done = view.prompt, view.prefill
+    reading = view.log.state.state is RunState.PREFILL
+    if prompt is None or (done is not None and done.done) or not (reading or done is not None):
+        return []
+    total = len(prompt.tokens)
+    read = 0 if done is None else done.cached + done.computed
+    word = "reading" if reading else "paused"
+    return [progress(word, read / total if total else 0.0, f"{read:,}/{total:,} tokens", width)]
+
+
+def progress(label: str, share: float, text: str, width: int) -> Content:
+    """``reading  ▕████▌      ▏ 512/1,300 tokens``."""
+    room = width - LABEL - len(text) - 3
+    if room < 4:
+        return cut(padded(muted(label), LABEL) + text, width)
+    filled = bar(share, room)
+    return padded(muted(label), LABEL) + Content.assemble(
+        ("▕", "$kv-free"), (filled, "$phase-prefill"), ("▏", "$kv-free"), f" {text}"
+    )
+
+
+def _rates(prefill: PrefillRecord | None, speed: float | None, width: int) -> list[Content]:
+    if prefill is None:
+        return []
+    computed = f"{plural(prefill.computed, 'token')} computed"
+    cached = f"{prefill.cached:,} cached"
+    took = f"in {ms(prefill.total_ms)}"
+    figure = derived(rate(speed)) if speed is not None else nothing("")
+    notes = (f"{computed} {took}, {cached}", f"{computed}, {cached}", computed)
+    return [row("prefill", LABEL, width, figure, *notes)]
+
+
+def _load(view: View, ttft: float | None, width: int) -> list[Content]:
+    """Loading the model, which is in no other figure."""
+    facts = view.facts
+    if facts is None or facts.load_ms <= 0:
+        return [row("loading", LABEL, width, nothing("not recorded"))]
+    notes = ["apart: not in TTFT"]
+    if ttft is not None:
+        notes.insert(0, f"apart: not in TTFT; with it {ms(facts.load_ms + ttft)} ƒ")
+    return [row("loading", LABEL, width, measured(ms(facts.load_ms)), *notes)]
+
+
+def loading(progress_now: LoadProgress | None, width: int) -> list[Content]:
+    """What is shown while there is no model yet."""
+    if progress_now is None:
+        return [cut(muted("the model is not loaded yet"), width)]
+    phase = visible(progress_now.phase)
+    lines = [cut(Content.styled(phase, "bold"), width)]
+    if progress_now.fraction is not None:
+        share = min(1.0, max(0.0, progress_now.fraction))
+        lines.append(progress("loading", share, f"{share * 100:.0f}%", width))
+    if progress_now.detail:
+        lines.append(fit(width, muted(visible(progress_now.detail))))
+    return lines
+
+
+class PrefillPane(Pane):
+    """How the prompt was read."""
+
+    NAME: ClassVar[str] = "Prefill"
+
+    def rows(self, view: View, width: int, height: int) -> list[Content]:
+        return prefill_lines(view, width, height)
+
+    def subtitle(self, view: View) -> str:
+        ttft = view.speed.ttft_ms
+        return "" if ttft is None else f"TTFT {ms(ttft)}"

@@ -1,0 +1,1 @@
+"""The same logits in several stacks."""

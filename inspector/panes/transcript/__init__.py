@@ -1,0 +1,1 @@
+"""The text so far, token by token."""

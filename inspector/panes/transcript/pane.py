@@ -1,0 +1,233 @@
+"""The transcript: the prompt and what was generated, as tokens in running text.
+
+Each token's first cell is underlined, which shows where tokens begin without taking room; ``t``
+puts marks between them instead, for terminals that do not underline. Generated tokens stand on a
+shade for their surprisal. A character made of several tokens is drawn once, when its last byte is
+there, and belongs to the token that completed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from engine.records.vocabulary import TokenKind
+from inspector.draw.cells import hex_bytes, kind_style, token_text
+from inspector.messages import GoTo
+from inspector.panes.transcript.loops import in_words, loop_at
+from inspector.panes.transcript.text_layout import THRESHOLDS, Flow, Run, Sign, shade
+from inspector.state.view import View
+from inspector.widgets.line_view import Pane, Rows
+
+OPENS, CLOSES = "▐", "▌"
+_CURSOR = "$cursor-token-text on $cursor-token $cursor-token-style"
+_MARK = "$cursor-token"
+_MUTED = "$text-muted"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a drawn line in one style, and the token it belongs to."""
+
+    text: str
+    style: str
+    index: int
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """The lines of a layout as they look with the cursor on token ``cursor``.
+
+    At the root the cursor is between two tokens: half a token after the prompt's last one.
+    """
+
+    flow: Flow
+    cursor: float
+    end: str = ""
+    """Why the run ends here: a last line of its own."""
+
+    def __len__(self) -> int:
+        return len(self.flow.lines) + bool(self.end)
+
+    def __getitem__(self, index: int) -> Content:
+        if index == len(self.flow.lines) and self.end:
+            return Content.styled(self.end, f"{_MUTED} italic")
+        return Content.assemble(*((one.text, one.style) for one in self.pieces(index)))
+
+    @property
+    def cursor_line(self) -> int:
+        """The line where the cursor's token ends, or where the next token will stand."""
+        line = self.flow.line_of[int(self.cursor)]
+        between = self.cursor != int(self.cursor)
+        if between and [one.sign for one in self.flow.lines[line][-1:]] == [Sign.NEWLINE]:
+            return line + 1
+        return line
+
+    def pieces(self, number: int) -> Iterator[Piece]:
+        """Line ``number`` from left to right."""
+        line, cursor = self.flow.lines[number], self.cursor
+        # A token without cells of its own has a mark all the same, where its cells would be.
+        bare = number == self.cursor_line and not any(self._under_cursor(run) for run in line)
+        for at, run in enumerate(line):
+            if bare and run.index > cursor:
+                yield Piece(OPENS + CLOSES, _MARK, int(cursor))
+                bare = False
+            if not self._under_cursor(run):
+                yield from self._run(run)
+                continue
+            if run.first:
+                yield Piece(OPENS, _MARK, run.index)
+            yield Piece(run.text, _CURSOR, run.index)
+            if not self._goes_on(number, at):
+                yield Piece(CLOSES, _MARK, run.index)
+        if bare:
+            yield Piece(OPENS + CLOSES, _MARK, int(cursor))
+
+    def _under_cursor(self, run: Run) -> bool:
+        return run.index == self.cursor and run.sign is not Sign.BOUNDARY
+
+    def _goes_on(self, number: int, at: int) -> bool:
+        """Whether the token of a line's run ``at`` has more cells after it."""
+        line = self.flow.lines[number]
+        following = [
+            *line[at + 1 : at + 2],
+            *(self.flow.lines[number + 1 : number + 2] or [[]])[0][:1],
+        ]
+        return bool(following) and following[0].index == line[at].index
+
+    def _run(self, run: Run) -> Iterator[Piece]:
+        item = self.flow.items[run.index]
+        ahead = run.index > self.cursor
+        style = f"{kind_style(item.token.kind) or '$cut'} dim" if ahead else item.style
+        if run.sign is not Sign.NONE:
+            style = f"{_MUTED} dim"
+        head = 0
+        if run.first and not self.flow.boundaries:
+            head = 1
+            while head < len(run.text) and not cell_len(run.text[head]):
+                head += 1  # an accent stays with its letter
+            yield Piece(run.text[:head], f"{style} underline", run.index)
+        if run.text[head:]:
+            yield Piece(run.text[head:], style, run.index)
+
+    def token_at(self, number: int, x: int) -> int | None:
+        """The index of the token at cell ``x`` of line ``number``, if there is one."""
+        edge = 0
+        for one in self.pieces(number) if number < len(self.flow.lines) else ():
+            edge += cell_len(one.text)
+            if x < edge:
+                return one.index
+        return None
+
+
+def transcript(
+    view: View, width: int, flow: Flow | None = None, *, boundaries: bool = False
+) -> Transcript | None:
+    """The transcript at ``width``; ``flow`` is the last layout, built upon where it still holds."""
+    prompt = view.prompt
+    if prompt is None:
+        return None
+    if flow is None or not flow.serves(prompt, width, boundaries):
+        flow = Flow(prompt, width, boundaries=boundaries)
+    flow.show(view.branch)
+    step, outputs = view.step, len(view.path)
+    end = f"■ {step.stop.detail}" if step is not None and step.stop and not view.ahead else ""
+    return Transcript(flow, flow.prompt_count + outputs - (1 if outputs else 0.5), end)
+
+
+def legend(width: int, *, boundaries: bool = False) -> Content:
+    """The shades with the surprisal each begins at, and the other marks as far as they fit."""
+    scale = [Content.styled("surprisal, nats ", _MUTED)]
+    for index, lowest in enumerate((0.0, *THRESHOLDS)):
+        scale.append(Content.styled(f" {lowest:g} ".replace(" 0.", " ."), shade(index)))
+    scale.append(Content.styled("+", _MUTED))
+    edge = (Sign.BOUNDARY, f"{_MUTED} dim") if boundaries else ("t", f"{_MUTED} underline")
+    token = ("token", _MUTED) if boundaries else ("oken", _MUTED)
+    extras = [
+        Content.assemble((OPENS, _MARK), ("cursor", _CURSOR), (CLOSES, _MARK)),
+        Content.assemble(edge, token, (" start", _MUTED)),
+        Content.styled("ahead", "$cut dim"),
+    ]
+    line = Content.assemble(*scale)
+    for extra in extras:
+        if line.cell_length + 2 + extra.cell_length <= width:
+            line = line + "  " + extra
+    return line.truncate(width, ellipsis=True)
+
+
+def cursor_info(view: View) -> Content:
+    """What the cursor's token is: place, id, bytes where it is no whole character, surprisal."""
+    if view.prompt is None:
+        return Content("")
+    count = len(view.prompt.tokens)
+    step = view.step
+    if step is None:
+        return Content(f"prompt, {count:,} token{'' if count == 1 else 's'}")
+    parts = [f"position {step.position:,}", f"id {step.token.id}"]
+    if step.token.kind is TokenKind.BYTE:
+        parts.append(f"bytes {hex_bytes(step.token.bytes)}")
+    parts += [f"{step.surprisal:.2f} nats", f"rank {step.rank:,}"]
+    return Content.assemble(" · ".join(parts) + " · ", token_text(step.token))
+
+
+class TranscriptPane(Pane):
+    """The text so far. Posts ``GoTo`` with the node of a token that is clicked."""
+
+    NAME: ClassVar[str] = "Transcript"
+    SHORT: ClassVar[str] = "Text"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "t",
+            "boundaries",
+            "Token marks",
+            show=False,
+            id="transcript.boundaries",
+            tooltip="Show where tokens begin by marks instead of underlines",
+        ),
+    ]
+
+    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
+        super().__init__(id=id, number=number)
+        self._drawn: Transcript | None = None
+        self._boundaries = False
+
+    def header(self, view: View, width: int) -> Sequence[Content]:
+        if self.scrollable_content_region.height < 3:
+            return ()
+        return [legend(width, boundaries=self._boundaries)]
+
+    def rows(self, view: View, width: int, height: int) -> Rows:
+        flow = self._drawn.flow if self._drawn is not None else None
+        self._drawn = transcript(view, width, flow, boundaries=self._boundaries)
+        if self._drawn is None:
+            return [Content.styled("no prompt yet", _MUTED)]
+        return self._drawn
+
+    def subtitle(self, view: View) -> Content:
+        return cursor_info(view)
+
+    def remark(self, view: View) -> Content:
+        loop = loop_at(view)
+        return Content.styled(in_words(loop), "$warning bold") if loop is not None else Content("")
+
+    def follow(self, view: View) -> int | None:
+        if self._drawn is None:
+            return None
+        # At the end, show why the run ended as well.
+        return self._drawn.cursor_line + bool(self._drawn.end)
+
+    def clicked(self, row: int, x: int) -> None:
+        index = self._drawn.token_at(row, x) if self._drawn is not None else None
+        if self._drawn is not None and index is not None:
+            self.post_message(GoTo(self._drawn.flow.items[index].node))
+
+    def action_boundaries(self) -> None:
+        """Marks between tokens, or underlined first cells."""
+        self._boundaries = not self._boundaries
+        self.rebuild()

@@ -1,0 +1,1 @@
+"""What the screen shows and what it asks of the engine; no widgets."""

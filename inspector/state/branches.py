@@ -1,0 +1,212 @@
+"""The run's tree with its runs of single children folded: what the tree pane has a row for.
+
+A *stretch* is a row of nodes without a choice between them: it begins after a fork (or after the
+prompt) and ends at the next one, or at a tip. The prompt is a stretch by itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import islice
+
+from inspector.state.view import ROOT, RunLog, View
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stretch and its place in the picture."""
+
+    head: int
+    """Its first node."""
+    depth: int
+    """The column of its line."""
+    side: bool
+    """Whether it leaves the line of the stretch before, one column to the left, or goes on in it.
+
+    The line goes on, below all that leaves it, with the part of the tree that has most tips. So
+    each column to the right has at most half as many, and a thousand branches need ten columns.
+    """
+    forks: int
+    """How many stretches come after it."""
+
+
+class Branches:
+    """The stretches of one log at a time, kept up to date as the log grows."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        """In the order in which they are drawn: parents first."""
+        self.depth = 0
+        """The rightmost column."""
+        self._nodes: dict[int, list[int]] = {ROOT: [ROOT]}
+        self._head_of: dict[int, int] = {ROOT: ROOT}
+        self._row_of: dict[int, int] = {}
+        self._parents: dict[int, int] = {}
+        self._children: dict[int, list[int]] = {}
+        self._hidden: frozenset[int] = frozenset()
+        self._count = 0
+
+    def update(self, log: RunLog) -> None:
+        """Take in what has changed; quick where nodes have only been added."""
+        if log.children is not self._children or log.hidden is not self._hidden:
+            self._begin(log)
+        else:
+            fresh = len(log.children) - self._count
+            before = len(self._nodes)
+            for node in reversed(list(islice(reversed(log.children), fresh))):
+                self._add(node, log.parents[node])
+            if len(self._nodes) != before:
+                self._draw()
+        self._count = len(log.children)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens there are on all branches together."""
+        return len(self._head_of) - 1
+
+    def stretch(self, head: int) -> list[int]:
+        """The nodes of a stretch. Do not change it."""
+        return self._nodes[head]
+
+    def head(self, node: int) -> int:
+        """The first node of the stretch that holds ``node``; the prompt for one that is gone."""
+        return self._head_of.get(node, ROOT)
+
+    def row_of(self, node: int) -> int:
+        """The row that holds ``node``."""
+        return self._row_of[self.head(node)]
+
+    def way(self, node: int) -> list[int]:
+        """The rows from the prompt to the one that holds ``node``."""
+        rows = [self.row_of(node)]
+        while (parent := self._parents.get(self.rows[rows[-1]].head)) is not None:
+            rows.append(self.row_of(parent))
+        return rows[::-1]
+
+    def _begin(self, log: RunLog) -> None:
+        self._children, self._hidden = log.children, log.hidden
+        self._nodes, self._head_of, self._parents = {ROOT: [ROOT]}, {ROOT: ROOT}, {}
+        waiting = [ROOT]
+        while waiting:
+            parent = waiting.pop()
+            for child in log.children.get(parent, ()):
+                self._add(child, parent)
+                waiting.append(child)
+        self._draw()
+
+    def _add(self, node: int, parent: int) -> None:
+        head = self._head_of[parent]
+        nodes = self._nodes[head]
+        if parent != ROOT and nodes[-1] != parent:
+            self._split(nodes, parent)
+        if parent != ROOT and len(self._children[parent]) == 1:
+            nodes.append(node)
+            self._head_of[node] = head
+        else:
+            self._nodes[node] = [node]
+            self._head_of[node] = node
+            self._parents[node] = parent
+
+    def _split(self, nodes: list[int], last: int) -> None:
+        """End a stretch with the node ``last``; what came after it is one of its own."""
+        at = nodes.index(last) + 1
+        rest = nodes[at:]
+        del nodes[at:]
+        self._nodes[rest[0]] = rest
+        self._parents[rest[0]] = last
+        self._head_of.update((node, rest[0]) for node in rest)
+
+    def _draw(self) -> None:
+        tips = self._tips()
+        self.rows = []
+        waiting = [(ROOT, 0, False)]
+        while waiting:
+            head, depth, side = waiting.pop()
+            following = self._children.get(self._nodes[head][-1], ())
+            self.rows.append(Row(head, depth, side, len(following)))
+            if following:
+                # Of equals the oldest, so that the picture stays as it was when one is added.
+                line = max(following, key=lambda child: (tips[child], -child))
+                waiting.append((line, depth, False))
+                sides = [child for child in reversed(following) if child != line]
+                waiting.extend((child, depth + 1, True) for child in sides)
+        self.depth = max(row.depth for row in self.rows)
+        self._row_of = {row.head: index for index, row in enumerate(self.rows)}
+
+    def _tips(self) -> dict[int, int]:
+        """How many tips there are below each head, itself included."""
+        order = [ROOT]
+        for head in order:
+            order.extend(self._children.get(self._nodes[head][-1], ()))
+        tips: dict[int, int] = {}
+        for head in reversed(order):
+            following = self._children.get(self._nodes[head][-1], ())
+            tips[head] = sum(tips[child] for child in following) or 1
+        return tips
+
+
+class Graph:
+    """The lines before the rows; those on the ``way`` to the cursor are heavy: no colour needed."""
+
+    def __init__(self, branches: Branches, way: list[int]) -> None:
+        self._rows = branches.rows
+        self._way = way
+
+    def line(self, index: int) -> str:
+        """The lines of one row, two cells a column."""
+        row = self._rows[index]
+        at = bisect_left(self._way, index)
+        on_the_way = at < len(self._way) and self._way[at] == index
+        ends = at == len(self._way) - 1
+        columns = ["│ "] * row.depth
+        if row.side:
+            columns[-1] = "├─"
+        if on_the_way:
+            if row.side:
+                columns[-1] = "┡━"
+            return "".join(columns) + _heavy(row, ends=ends)
+        if 0 < at < len(self._way):
+            # Between two rows of the way, which goes down in the column of the upper one.
+            column = self._rows[self._way[at - 1]].depth
+            columns[column] = {"│ ": "┃ ", "├─": "┠─"}[columns[column]]
+        return "".join(columns) + _light(row)
+
+
+def _light(row: Row) -> str:
+    if row.head == ROOT:
+        return "┌╴" if row.forks else "╶╴"
+    if row.side:
+        return "┬╴" if row.forks else "─╴"
+    return "├╴" if row.forks else "└╴"
+
+
+def _heavy(row: Row, *, ends: bool) -> str:
+    """``ends``: the cursor is in this row, and what comes after it is not on the way."""
+    if row.head == ROOT:
+        return ("┍╸" if ends else "┏╸") if row.forks else "╺╸"
+    if row.side:
+        return ("┯╸" if ends else "┳╸") if row.forks else "━╸"
+    return ("┡╸" if ends else "┣╸") if row.forks else "┗╸"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the cursor is among the branches."""
+
+    number: int
+    """Which of the branches at the nearest fork above it is on, 1 the oldest."""
+    of: int
+    """How many there are; 1 where there is no fork."""
+    name: str
+    """What the nearest branch with a name is called."""
+
+
+def place(view: View) -> Place:
+    """Where the cursor is: on which branch of which fork, and what that is called."""
+    log = view.log
+    fork = log.fork_above(view.cursor)
+    number, of = 1, 1
+    if fork is not None and fork[0] in fork[1]:
+        number, of = fork[1].index(fork[0]) + 1, len(fork[1])
+    return Place(number, of, log.name_above(view.cursor))

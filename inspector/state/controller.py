@@ -1,0 +1,353 @@
+"""What the keys mean: the cursor, and which command goes to the engine. No screen in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, MutableMapping
+
+from engine.commands import (
+    Command,
+    Configure,
+    DeleteBranch,
+    MeasureCurves,
+    MeasureDrift,
+    NameBranch,
+    Pause,
+    Restore,
+    Run,
+    SendLogits,
+    SendVocabulary,
+    SetBreakpoints,
+    Step,
+    Submit,
+    Tokenize,
+    UndoDelete,
+)
+from engine.records.events import BranchDeleted, EngineError, Record, RunState, StateChanged
+from engine.records.prompt import PromptRecord
+from engine.records.step import StepRecord
+from engine.sampling.chain import Chain
+from inspector.actions.breakpoints import Breaks
+from inspector.state.view import ROOT, RunLog, View
+
+_BUSY = (RunState.STARTING, RunState.LOADING, RunState.PREFILL, RunState.RUNNING)
+
+
+class Controller:
+    """One run under the user's hands. ``send`` takes commands to the engine."""
+
+    def __init__(self, send: Callable[[Command], None]) -> None:
+        self.log = RunLog()
+        self._cursor = ROOT
+        # Node -> its child that the cursor was at last. The way to the cursor is always in it.
+        self._visited: dict[int, int] = {}
+        self.breaks = Breaks(self.log)
+        self._send = send
+        # What the engine knows of the breakpoints.
+        self._told = SetBreakpoints()
+        # A command is on its way and no state has come back for it yet.
+        self._sent = False
+        # Steps asked for while a pass was running: held keys must not be lost, nor fork the tip.
+        self._queued = 0
+        # Whether what was asked of the engine ends by itself after so many steps.
+        self._counted = True
+        self._run_when_ready = False
+        # The parent whose new child the cursor is to move to (a fork beside the cursor).
+        self._follow: int | None = None
+        # Branches that were deleted since the last token, and can be brought back.
+        self._deleted: list[int] = []
+        self._asked: set[int] = set()
+        self._wanted: int | None = None
+        self.what_if: Chain | None = None
+        """A chain that is tried on whatever step the cursor is at; the run knows nothing of it."""
+
+    @property
+    def view(self) -> View:
+        return View(self.log, self.cursor, self.what_if, self._visited)
+
+    @property
+    def cursor(self) -> int:
+        """The node that the user looks at."""
+        return self._cursor
+
+    @cursor.setter
+    def cursor(self, node: int) -> None:
+        parent = self.log.parents.get(node)
+        if parent is not None and parent == self._cursor:
+            self._visited[parent] = node
+        elif parent is not None and self._visited.get(node) != self._cursor:
+            # A jump, not a step back: from wherever on this branch, steps come here from now on.
+            nodes = self.log.path(node).nodes
+            self._visited.update(zip([ROOT, *nodes], nodes, strict=False))
+        self._cursor = node
+
+    @property
+    def busy(self) -> bool:
+        """Whether a pass runs or is about to."""
+        return self._sent or self.log.state.state in _BUSY
+
+    @property
+    def running(self) -> bool:
+        """Whether the engine goes on by itself (run, prefill), so that a pause means something."""
+        return self.log.state.state in (RunState.RUNNING, RunState.PREFILL) or self._sent
+
+    def take(self, records: Iterable[Record]) -> None:
+        """Take in records. The cursor follows a new token that was drawn right after it."""
+        for record in records:
+            self.log.add(record)
+            if isinstance(record, StepRecord):
+                self.breaks.reached(record.node)
+            match record:
+                case StepRecord():
+                    self._deleted.clear()
+                    if record.parent in (self.cursor, self._follow):
+                        self.cursor, self._follow = record.node, None
+                case PromptRecord():
+                    self._begin()
+                case BranchDeleted():
+                    self._deletion(record)
+                case StateChanged():
+                    self._sent = False
+                    if record.reason:
+                        # Something stopped it: what was asked for before that is not wanted now.
+                        self._queued = 0
+                    self._settle(record.state)
+                case EngineError():
+                    self._queued = 0
+
+    def _begin(self) -> None:
+        """A new tree, of which nothing has been visited."""
+        self._visited.clear()
+        self._deleted.clear()
+        self._cursor, self._follow, self._queued, self._wanted = ROOT, None, 0, None
+
+    def _deletion(self, record: BranchDeleted) -> None:
+        if record.undone:
+            self._deleted.remove(record.node)
+            self.cursor = record.node
+        else:
+            self._deleted.append(record.node)
+            if self.cursor in self.log.hidden:
+                self.cursor = self.log.parents[record.node]
+
+    def _settle(self, state: RunState) -> None:
+        if state in (RunState.PAUSED, RunState.READY):
+            if self._run_when_ready:
+                self._run_when_ready = False
+                self.run()
+            elif self._queued:
+                self._queued -= 1
+                self.step()
+        elif state in (RunState.STOPPED, RunState.DEAD):
+            self._queued, self._run_when_ready = 0, False
+
+    def replay(
+        self,
+        records: Iterable[Record],
+        nodes: MutableMapping[int, StepRecord],
+        children: dict[int, list[int]],
+    ) -> None:
+        """Take in a recorded run: its tree, and all other records of it."""
+        self.take(records)
+        self.log.take_over(nodes, children)
+        self._deleted.clear()
+
+    # --- moving -------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Follow the recorded child, or have one pass run."""
+        following = self.log.following(self.cursor, self._visited)
+        if following is not None:
+            self.cursor = following
+        elif self.busy:
+            self._queued += 1
+        else:
+            self._do(Step(self.cursor))
+
+    def back(self) -> None:
+        """To the parent; nothing is computed and nothing lost."""
+        parent = self.log.parents.get(self.cursor)
+        if parent is not None:
+            self.cursor = parent
+
+    def first(self) -> None:
+        self.cursor = ROOT
+
+    def last(self) -> None:
+        self.cursor = self.log.tip(self.cursor, self._visited)
+
+    def go_to(self, node: int) -> None:
+        """Move to a node that exists; anything else is ignored."""
+        if node == ROOT or (node in self.log.nodes and node not in self.log.hidden):
+            self.cursor = node
+
+    def sibling(self, by: int) -> bool:
+        """To the branch ``by`` places further at the nearest fork above; False if there is none."""
+        fork = self.log.fork_above(self.cursor)
+        if fork is None:
+            return False
+        head, siblings = fork
+        self.cursor = siblings[(siblings.index(head) + by) % len(siblings)]
+        return True
+
+    # --- running ------------------------------------------------------------------------------
+
+    def run(self, count: int | None = None) -> None:
+        """Go on by ``count`` steps, or until something stops the run: recorded steps first."""
+        left = count
+        while left != 0:
+            following = self.log.following(self.cursor, self._visited)
+            if following is None:
+                break
+            self.cursor = following
+            if self.breaks.reached(self.cursor):
+                return
+            left = None if left is None else left - 1
+        if left == 0:
+            return
+        if not self.busy:
+            self._do(Run(self.cursor, left))
+            self._counted = left is not None
+        elif left is not None and self._counted:
+            self._queued += left
+        elif self.log.state.state in (RunState.STARTING, RunState.LOADING):
+            # Asked for before the model is there: it begins when the model is.
+            self._run_when_ready = True
+
+    def reverse(self) -> bool:
+        """Back to the last step where a breakpoint strikes; False, and to the prompt, if none."""
+        found = self.breaks.before(self.cursor)
+        self.cursor = ROOT if found is None else found
+        return found is not None
+
+    def tell_breakpoints(self) -> None:
+        """Let the engine know what has changed about breakpoints and watches."""
+        command = self.breaks.command
+        if command != self._told:
+            self._told = command
+            self._send(command)
+
+    def pause(self) -> None:
+        self._queued, self._run_when_ready = 0, False
+        self._send(Pause())
+
+    def toggle(self) -> None:
+        """Pause what runs; run what is paused."""
+        if self.running:
+            self.pause()
+        else:
+            self.run()
+
+    # --- branches -----------------------------------------------------------------------------
+
+    def force(self, token_id: int) -> None:
+        """Beside the cursor's token, take ``token_id`` instead: a new branch."""
+        self._beside(lambda parent: Step(parent, force=(token_id,)))
+
+    def redraw(self) -> None:
+        """Beside the cursor's token, draw again with the first seed not used there yet."""
+        self._beside(lambda parent: Step(parent, seed=self.unused_seed(parent)))
+
+    def unused_seed(self, parent: int) -> int | None:
+        """The first seed with which nothing was drawn after ``parent``; None: the run's own."""
+        seeds = [self.log.nodes[node].seed for node in self.log.children.get(parent, ())]
+        return 1 + max(seeds) if seeds else None
+
+    def fork(self, step: Step) -> None:
+        """Make a new branch, and go along with it; while a pass runs, nothing."""
+        if not self.busy:
+            self._follow = step.parent
+            self._do(step)
+
+    def submit(self, prompt: Submit) -> None:
+        """Begin a new run with this prompt; the old tree stays if the engine refuses it."""
+        self._do(prompt)
+
+    def name(self, node: int, name: str) -> None:
+        """Name the branch that begins with ``node``."""
+        self._send(NameBranch(node, name))
+
+    def delete(self, node: int) -> None:
+        """Delete a node and all that comes after it; while a pass runs, nothing."""
+        if not self.busy:
+            self._send(DeleteBranch(node))
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a deleted branch that can be brought back."""
+        return bool(self._deleted)
+
+    def undo(self) -> None:
+        """Bring back the branch that was deleted last."""
+        if self._deleted and not self.busy:
+            self._send(UndoDelete())
+
+    def apply(self, settings: Configure, *, here: bool) -> None:
+        """Let the run go on with other settings; what was tried is then no longer tried.
+
+        In recorded text that is a fork: of the next token, or ``here``, of the cursor's own, which
+        the same dice draw again. While the engine runs, its next passes use them, and no more.
+        """
+        self._send(settings)
+        self.what_if = None
+        step = self.log.nodes.get(self.cursor)
+        if here and step is not None:
+            seed = step.seed
+            self._beside(lambda parent: Step(parent, seed=seed))
+        elif self.log.children.get(self.cursor) and not self.busy:
+            self._do(Step(self.cursor))
+
+    def _beside(self, command: Callable[[int], Step]) -> None:
+        step = self.log.nodes.get(self.cursor)
+        if step is not None:
+            self.fork(command(step.parent))
+
+    def _do(self, command: Command) -> None:
+        self.tell_breakpoints()
+        self._sent, self._counted = True, True
+        self._send(command)
+
+    # --- asking -------------------------------------------------------------------------------
+
+    def need_vocabulary(self) -> None:
+        """Ask once for the names of all tokens."""
+        if self.log.vocabulary is None and -1 not in self._asked:
+            self._asked.add(-1)
+            self._send(SendVocabulary())
+
+    def tokenize(self, text: str) -> None:
+        """Ask for the tokens of a text; the answer is ``log.tokenized``."""
+        self._send(Tokenize(text))
+
+    def need_dense(self, node: int) -> None:
+        """Ask once for a node's whole logits, and once for the names of all tokens."""
+        if self.log.not_stored:
+            return
+        self.need_vocabulary()
+        dense = self.log.dense
+        missing = dense is None or dense.node != node
+        # Panes ask at every paint; an engine that cannot answer must not be asked that often.
+        if node in self.log.nodes and missing and self._wanted != node:
+            self._wanted = node
+            self._send(SendLogits(node))
+
+    def measure_drift(self, node: int) -> None:
+        """Ask how far the logits behind ``node`` lie from a fresh read's: ``log.drifts``."""
+        self._send(MeasureDrift(node))
+
+    def measure_curves(self) -> None:
+        """Ask what tokens cost along the cursor's branch with a cache and without."""
+        self._send(MeasureCurves(self.log.tip(self.cursor, self._visited)))
+
+    def restore_command(self) -> Restore | None:
+        """What a new engine needs to go on where the last one died; None before any prompt."""
+        self._sent, self._queued, self._follow = False, 0, None
+        self._asked.clear()
+        self._deleted.clear()
+        self._wanted = None
+        self._told = SetBreakpoints()
+        if self.log.prompt is None:
+            return None
+        nodes, hidden = self.log.nodes, self.log.hidden
+        there = {node: nodes[node] for node in nodes if node not in hidden}
+        next_node = 1 + max(nodes, default=ROOT)
+        return Restore(self.log.prompt, self.log.prefill, there, self.cursor, next_node)

@@ -1,0 +1,280 @@
+"""What the panes see: the records of a run so far, and the place the user looks at.
+
+A ``RunLog`` collects records as they come, from an engine or from a file. A ``View`` is one look at
+it, and at what another sampler chain would make of it: a pane is a pure function of a View (and of
+its own width and height).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from engine.records.cache import PoolState
+from engine.records.events import (
+    BranchDeleted,
+    BranchNamed,
+    DenseLogits,
+    EngineError,
+    LoadProgress,
+    Record,
+    RunState,
+    SettingsChanged,
+    StateChanged,
+    Tokenized,
+)
+from engine.records.measured import CacheCurves, DriftMeasured
+from engine.records.model import ModelFacts
+from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.step import StepRecord
+from engine.records.step_table import StepPath, StepTable
+from engine.records.vocabulary import Vocabulary
+from engine.sampling.chain import Chain
+from engine.timing import Speed, speed
+from inspector.state.paths import ROOT as ROOT
+from inspector.state.paths import Ways
+
+
+@dataclass(eq=False)
+class RunLog:
+    """All records of one run, by kind. Grows by ``add``; no record in it is ever changed."""
+
+    facts: ModelFacts | None = None
+    prompt: PromptRecord | None = None
+    prefill: PrefillRecord | None = None
+    settings: SettingsChanged | None = None
+    all_settings: dict[tuple[str, str], SettingsChanged] = field(default_factory=dict)
+    """Every one there was, by preset and chain: the run may change them as it goes."""
+    state: StateChanged = field(default_factory=lambda: StateChanged(RunState.STARTING))
+    loading: LoadProgress | None = None
+    error: EngineError | None = None
+    pool: PoolState | None = None
+    """Where K and V lie, as the engine said last; None where there is no pool of blocks."""
+    vocabulary: Vocabulary | None = None
+    dense: DenseLogits | None = None
+    tokenized: Tokenized | None = None
+    drifts: dict[int, DriftMeasured] = field(default_factory=dict)
+    """What was measured of how exact logits are, by the node that was drawn from them."""
+    curves: CacheCurves | None = None
+    """What tokens cost with a cache and without, as measured last."""
+    not_stored: str = ""
+    """Why no whole logits can be had: the run is a recording without them."""
+    unsaved: str = ""
+    """Why the run is not being kept, although it was meant to be."""
+    new_nodes: Callable[[], MutableMapping[int, StepRecord]] = dict
+    """Makes what a new tree's steps are kept in."""
+    nodes: MutableMapping[int, StepRecord] = field(default_factory=dict)
+    children: dict[int, list[int]] = field(default_factory=lambda: {ROOT: []})
+    names: dict[int, str] = field(default_factory=dict)
+    """What branches are called, by the node that each begins with."""
+    hidden: frozenset[int] = frozenset()
+    """Nodes of deleted branches: still among ``nodes``, but nothing leads to them."""
+    _deleted: set[int] = field(default_factory=set, repr=False)
+    _ways_of_last: Ways | None = field(default=None, repr=False)
+
+    def add(self, record: Record) -> None:
+        """Take in one record. A new prompt begins a new, empty tree."""
+        match record:
+            case StepRecord():
+                ways = self._ways
+                self.nodes[record.node] = record
+                self.children.setdefault(record.node, [])
+                self.children.setdefault(record.parent, []).append(record.node)
+                ways.added(record)
+            case PromptRecord():
+                self.prompt, self.prefill, self.dense = record, None, None
+                # What is in the pool now belongs to nodes of the run before.
+                self.pool = None if self.pool is None else self.pool.at_nodes({})
+                self.nodes, self.children = self.new_nodes(), {ROOT: []}
+                self.names, self.hidden, self._deleted = {}, frozenset(), set()
+                self.drifts, self.curves = {}, None
+            case BranchNamed():
+                self.names[record.node] = record.name
+            case BranchDeleted():
+                self._delete(record)
+            case PrefillRecord():
+                self.prefill = record
+            case ModelFacts():
+                self.facts, self.loading, self.pool = record, None, None
+            case SettingsChanged():
+                self.settings = record
+                self.all_settings[record.preset, record.chain_spec] = record
+            case StateChanged():
+                self.state = record
+                if record.state in (RunState.PREFILL, RunState.RUNNING, RunState.LOADING):
+                    self.error = None
+            case LoadProgress():
+                self.loading = record
+            case PoolState():
+                self.pool = record
+            case DenseLogits():
+                self.dense = record
+            case Vocabulary():
+                self.vocabulary = record
+            case Tokenized():
+                self.tokenized = record
+            case DriftMeasured():
+                self.drifts[record.node], self.loading = record, None
+            case CacheCurves():
+                self.curves, self.loading = record, None
+            case EngineError():
+                self.error, self.loading = record, None
+
+    def take_over(
+        self, nodes: MutableMapping[int, StepRecord], children: dict[int, list[int]]
+    ) -> None:
+        """Have a recorded tree; of it stays hidden what the records before say is deleted."""
+        self.nodes, self.children, self.hidden = nodes, children, frozenset()
+        for node in sorted(self._deleted):
+            self._unlink(node)
+
+    def _delete(self, record: BranchDeleted) -> None:
+        node = record.node
+        if not record.undone:
+            self._deleted.add(node)
+            self._unlink(node)
+        elif node in self._deleted:
+            self._deleted.remove(node)
+            if node not in self.nodes:
+                return  # of a recording whose tree is still to come
+            self.hidden -= self.below(node)
+            insort(self.children[self.parents[node]], node)
+            self._ways.reshaped()
+
+    def _unlink(self, node: int) -> None:
+        parent = self.parents.get(node)
+        if parent is not None and node in self.children[parent]:
+            self.children[parent].remove(node)
+            self.hidden |= self.below(node)
+            self._ways.reshaped()
+
+    def below(self, node: int) -> frozenset[int]:
+        """The node and all that comes after it."""
+        found = [node]
+        for one in found:
+            found.extend(self.children[one])
+        return frozenset(found)
+
+    # --- the way to a node, and on from it -----------------------------------------------------
+
+    @property
+    def _ways(self) -> Ways:
+        ways = self._ways_of_last
+        if ways is None or ways.steps is not self.nodes or ways.children is not self.children:
+            ways = self._ways_of_last = Ways(self.nodes, self.children)
+        return ways
+
+    @property
+    def table(self) -> StepTable:
+        """The figures of all ``nodes``."""
+        return self._ways.table
+
+    @property
+    def parents(self) -> Mapping[int, int]:
+        """The parent of every one of ``nodes``, known without reading them."""
+        return self.table.parents
+
+    def path(self, node: int) -> StepPath:
+        """The records from the first token to ``node``, read when they are asked for."""
+        return self._ways.path(node)
+
+    def branch_path(self, node: int, visited: Mapping[int, int]) -> StepPath:
+        """The records of the whole branch that ``node`` lies on, which goes on as visited last."""
+        return self._ways.branch(node, visited)
+
+    def following(self, node: int, visited: Mapping[int, int]) -> int | None:
+        """The child that comes after ``node``: the one visited last, else the newest."""
+        return self._ways.following(node, visited)
+
+    def fork_above(self, node: int) -> tuple[int, list[int]] | None:
+        """The nearest place above ``node`` with a choice: what was taken, and all there is."""
+        return self._ways.fork_above(node)
+
+    def name_above(self, node: int) -> str:
+        """What the nearest named branch that ``node`` is on is called; "" if there is none."""
+        named = self._ways.nearest(node, (one for one, name in self.names.items() if name))
+        return self.names[named] if named is not None else ""
+
+    def tip(self, node: int, visited: Mapping[int, int]) -> int:
+        """The node at the end of the branch that ``node`` lies on."""
+        path = self.branch_path(node, visited)
+        return path.node(-1) if path else ROOT
+
+    def branch(self, node: int) -> int | None:
+        """The node that ``node``'s branch begins with; None at the prompt.
+
+        That is where the nearest fork above has a choice, or the first token where there is none.
+        """
+        path = self.path(node)
+        fork = self.fork_above(node)
+        return fork[0] if fork is not None else path.node(0) if path else None
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One look at a run: everything a pane may draw from."""
+
+    log: RunLog
+    cursor: int = ROOT
+    what_if: Chain | None = None
+    """A chain to try on the cursor's distribution instead of the recorded one."""
+    visited: Mapping[int, int] = field(default_factory=dict)
+    """Node -> its child that was visited last, which its branch goes on with."""
+
+    @property
+    def facts(self) -> ModelFacts | None:
+        return self.log.facts
+
+    @property
+    def prompt(self) -> PromptRecord | None:
+        return self.log.prompt
+
+    @property
+    def prefill(self) -> PrefillRecord | None:
+        return self.log.prefill
+
+    @property
+    def pool(self) -> PoolState | None:
+        return self.log.pool
+
+    @property
+    def settings(self) -> SettingsChanged | None:
+        return self.log.settings
+
+    @property
+    def step(self) -> StepRecord | None:
+        """The record at the cursor; None at the root."""
+        return self.log.nodes.get(self.cursor)
+
+    @cached_property
+    def path(self) -> StepPath:
+        """The records from the first token to the cursor."""
+        return self.log.path(self.cursor)
+
+    @cached_property
+    def branch(self) -> StepPath:
+        """The records of the cursor's whole branch: ``path`` and ``ahead``."""
+        return self.log.branch_path(self.cursor, self.visited)
+
+    @property
+    def ahead(self) -> StepPath:
+        """The records after the cursor on its branch."""
+        return self.branch[len(self.path) :]
+
+    @cached_property
+    def speed(self) -> Speed:
+        """TTFT, ITL and TPS of the path to the cursor."""
+        return speed(self.prompt, self.prefill, self.path)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the engine stands still: while it runs flat out, nothing costly is computed."""
+        return self.log.state.state not in (RunState.PREFILL, RunState.RUNNING)
+
+    @property
+    def dense(self) -> DenseLogits | None:
+        """The whole logit vector of the cursor's step, if it has been fetched."""
+        dense = self.log.dense
+        return dense if dense is not None and dense.node == self.cursor else None

@@ -1,0 +1,1 @@
+"""Widgets that panes and screens are made of."""

@@ -1,0 +1,1 @@
+"""The session file itself: format, opening untrusted ones, names, recovery, migration."""
