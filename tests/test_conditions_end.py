@@ -12,9 +12,9 @@ from engine.conditions.breakpoints import Breakpoints
 from engine.conditions.condition import Condition, Untold
 from engine.records.events import Breakpoint, BreakpointsSet
 from engine.run.stepper import Stepper
-from inspector.actions.breakpoints import Breaks
 from inspector.cli.run_breakpoints import Stops
 from inspector.panes.breakpoints import PointsPane
+from inspector.state.breakpoints import Breaks
 from inspector.state.view import RunLog
 from tests.test_breakpoints import cities
 

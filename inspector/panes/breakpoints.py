@@ -11,9 +11,9 @@ from engine.conditions.condition import Untold
 from engine.conditions.figures import FUNCTION_GROUPS, NAME_GROUPS, Function, Name
 from engine.conditions.moment import Moment
 from engine.text import visible
-from inspector.actions.breakpoints import Mark, Watch, Watched
 from inspector.draw.cells import left
 from inspector.draw.numbers import MUTED, cut, heading, right
+from inspector.state.breakpoints import Mark, Watch, Watched
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
 from inspector.widgets.watches import SIGNS, STYLES, sign, value_text

@@ -18,8 +18,8 @@ from textual.widgets import Footer, Input, Static
 from engine.conditions.condition import Condition, ConditionError, Untold, spell
 from engine.conditions.figures import FUNCTIONS, NAMES
 from engine.text import visible
-from inspector.actions.breakpoints import Breaks, Mark, Watch
 from inspector.panes.breakpoints import NamesPane, PointsPane, word_at_end
+from inspector.state.breakpoints import Breaks, Mark, Watch
 from inspector.widgets.line_view import Pane
 
 

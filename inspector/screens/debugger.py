@@ -12,7 +12,6 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from inspector.actions.breakpoints import Watched
 from inspector.keys import NEXT_PANE, pane_binding, pane_key
 from inspector.messages import Force, NeedDense, Try
 from inspector.panes.dials.pane import DialsPane
@@ -21,6 +20,7 @@ from inspector.panes.registry import PANES
 from inspector.panes.shape.pane import ShapePane
 from inspector.panes.stacks.pane import StacksPane
 from inspector.screens.layout import DIALS, TALL, TRANSCRIPT, Layout, TabStrip, places
+from inspector.state.breakpoints import Watched
 from inspector.state.view import RunLog, View
 from inspector.widgets.line_view import Pane
 from inspector.widgets.status import StatusLine

@@ -26,7 +26,7 @@ from engine.records.events import BranchDeleted, EngineError, Record, RunState, 
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.sampling.chain import Chain
-from inspector.actions.breakpoints import Breaks
+from inspector.state.breakpoints import Breaks
 from inspector.state.view import ROOT, RunLog, View
 
 _BUSY = (RunState.STARTING, RunState.LOADING, RunState.PREFILL, RunState.RUNNING)

@@ -8,8 +8,8 @@ from textual.widget import Widget
 from engine.conditions.condition import Untold, spell
 from engine.conditions.figures import Value
 from engine.text import visible
-from inspector.actions.breakpoints import Mark, Watch, Watched
 from inspector.draw.numbers import MUTED, NOTHING, cut
+from inspector.state.breakpoints import Mark, Watch, Watched
 
 LINES = 2
 BETWEEN = Content.styled(" │ ", "$kv-free")
