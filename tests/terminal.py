@@ -90,6 +90,15 @@ class Terminal:
             assert time.monotonic() < until, f"{text!r} not in {self.output[-2000:]!r}"
             time.sleep(0.02)
 
+    def wait_quiet(self, seconds: float, timeout: float = 120.0) -> None:
+        """Wait until the program has written nothing for ``seconds``."""
+        until, seen, since = time.monotonic() + timeout, -1, time.monotonic()
+        while (now := time.monotonic()) - since < seconds:
+            assert now < until, "it goes on writing"
+            if len(self.output) != seen:
+                seen, since = len(self.output), now
+            time.sleep(0.02)
+
     def forget(self) -> None:
         """Wait for new output only."""
         self.output = b""

@@ -204,7 +204,7 @@ def test_a_file_cannot_bring_curves_that_cannot_be(
         "without_ms": codec.to_plain(without_ms),
         "reps": codec.to_plain(reps),
     }
-    with pytest.raises(ValueError, match="measured curves"):
+    with pytest.raises(ValueError, match=r"measured curves|with(out)?_ms: .* is no time"):
         codec.loads(CacheCurves, json.dumps(plain))
 
 

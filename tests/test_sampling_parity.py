@@ -78,10 +78,14 @@ def equals_swapped(logits: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> 
 
 
 def within_rounding(stage, logits: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> bool:
-    """Whether every token on which two sets differ lies at the border, to float32 rounding."""
+    """Whether every token on which two sets differ lies at the border, to float32 rounding.
+
+    A typical token's distance is the difference of two float32 numbers near 10, a few of whose
+    last places (1e-6 each) torch takes otherwise with another number of threads.
+    """
     before = Candidates.from_logits(logits)
     figures = [stage.figure(before, CONTEXT, int(token)) for token in np.setxor1d(ours, theirs)]
-    return all(math.isclose(f.value, f.limit, rel_tol=4e-6, abs_tol=2e-6) for f in figures)
+    return all(math.isclose(f.value, f.limit, rel_tol=4e-6, abs_tol=4e-6) for f in figures)
 
 
 class Tally:

@@ -227,10 +227,11 @@ def test_a_storm_of_sizes_ends_in_the_last_one() -> None:
             one.resize(width, 24 + width % 7)
         one.resize(61, 17)
         one.wait_for("\x1b[17;")
-        time.sleep(1.0)
+        one.wait_quiet(1.5)
         one.forget()
         one.type("n")
         one.wait_for("position 5")
+        one.wait_quiet(0.5)
         places = [place.split(b";") for place in re.findall(rb"\x1b\[(\d+;\d+)H", one.output)]
         assert max(int(row) for row, _ in places) <= 17
         assert max(int(column) for _, column in places) <= 61 + 1
