@@ -147,6 +147,17 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureCeilings:
+    """Answer with ``Measured``: what this machine can do at best with the loaded model's dtype.
+
+    It takes about three times ``seconds``. The run stays as it is; one that goes on would stop for
+    it, and would be measured with.
+    """
+
+    seconds: float = 0.6
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureDrift:
     """Answer with how far the logits that ``node`` was drawn from lie from a fresh read's.
 
@@ -187,6 +198,7 @@ Command = (
     | SendVocabulary
     | Tokenize
     | Measure
+    | MeasureCeilings
     | MeasureDrift
     | MeasureCurves
     | Close

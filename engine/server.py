@@ -20,6 +20,7 @@ from engine.commands import (
     Configure,
     DeleteBranch,
     Measure,
+    MeasureCeilings,
     MeasureCurves,
     MeasureDrift,
     NameBranch,
@@ -38,7 +39,7 @@ from engine.commands import (
 from engine.conditions.breakpoints import Breakpoints
 from engine.conditions.condition import Condition, ConditionError
 from engine.measure.cache_curves import measure_curves
-from engine.measure.contest import measure
+from engine.measure.contest import ceilings_of, measure
 from engine.measure.drift import measure_drift
 from engine.models.resolve import ModelError
 from engine.records.events import (
@@ -50,6 +51,7 @@ from engine.records.events import (
     SettingsChanged,
     StateChanged,
 )
+from engine.records.measured import Measured
 from engine.run.stepper import Stepper, StepperError
 from engine.safe_output import safe_output
 from engine.sampling.candidates import SamplingError
@@ -166,6 +168,9 @@ class Engine:
             case Measure():
                 self._send(measure(self._run, command, self._opened, self._progress))
                 self._state(RunState.READY)
+            case MeasureCeilings(seconds):
+                found = ceilings_of(self._loaded.facts, seconds, self._progress)
+                self._send(Measured(found, None))
             case MeasureDrift(node):
                 self._send(measure_drift(self._run, node, self._progress))
             case MeasureCurves(node):

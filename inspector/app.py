@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -16,7 +17,9 @@ from textual.timer import Timer
 import themes
 from engine.commands import Command, Open, Restore
 from engine.models.store import cache_dir
+from engine.plain_files import reason
 from engine.records.events import RunState
+from engine.records.measured import Ceilings, Measured
 from engine.records.model import ModelFacts
 from engine.text import visible
 from inspector.actions.forks import BranchingApp
@@ -64,10 +67,12 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         keys: Mapping[str, str] | None = None,
         theme: str = themes.DEFAULT,
         ceilings: Callable[[ModelFacts], Known | None] = lambda facts: None,
+        keep_ceilings: Callable[[ModelFacts, Ceilings], None] = lambda facts, ceilings: None,
         recorder: Recorder | None = None,
         library: Library | None = None,
     ) -> None:
-        """``ceilings`` finds what this machine can do at best with a model of these facts.
+        """``ceilings`` finds what this machine can do at best with a model of these facts, and
+        ``keep_ceilings`` keeps what was measured of that; it raises OSError.
 
         ``recorder`` keeps the run; ``library`` is where other sessions are looked for.
         """
@@ -76,9 +81,10 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         self._client = client
         self._connect = connect
         self._keys = dict(keys or {})
-        self._find_ceilings = ceilings
+        self._find_ceilings, self._keep_ceilings = ceilings, keep_ceilings
         self._held_against: ModelFacts | None = None
         self._known: Known | None = None
+        self._measured: Measured | None = None
         self.controller = Controller(self._send)
         self.controller.breaks.take_over(asked.breakpoints)
         self.recorder, self.library = recorder, library
@@ -182,6 +188,14 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         if facts is not None and facts is not self._held_against:
             self._held_against, self._known = facts, self._find_ceilings(facts)
             self.model_is_there(facts)
+        found = self.controller.log.measured
+        if facts is not None and found is not None and found is not self._measured:
+            self._measured = found
+            self._known = Known(found.ceilings, datetime.now(UTC), "")
+            try:
+                self._keep_ceilings(facts, found.ceilings)
+            except OSError as error:
+                self.say(f"measured, but not kept for the next time: {reason(error)}", warn=True)
 
     def _tick(self) -> None:
         if self.controller.busy:
@@ -209,8 +223,9 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
             self._next_paint = None
         self._last_paint = time.monotonic()
         if any(isinstance(screen, DebuggerScreen) for screen in self.screen_stack):
-            if self._known is not None:
-                for pane in self._screen.query(GaugesPane):
+            for pane in self._screen.query(GaugesPane):
+                pane.can_measure = self.can_measure
+                if self._known is not None:
                     pane.ceilings, pane.stale = self._known.ceilings, self._known.stale
             watched = self.controller.breaks.watched(self.controller.cursor)
             self._screen.show(self.controller.view, self.busy_s, watched)

@@ -269,6 +269,15 @@ MEASURING: list[Binding] = [
         tooltip="How exact the cursor's logits are: held against a fresh read of the text",
     ),
     Binding(
+        "M",
+        "measure_ceilings",
+        "Measure machine",
+        id="measure-ceilings",
+        show=False,
+        key_display="M",
+        tooltip="What this machine can do at best, for the gauges' MBU; waits for the run to stop",
+    ),
+    Binding(
         "C",
         "compare_cache",
         "Cache on/off",

@@ -542,7 +542,7 @@ async def test_without_a_bench_it_says_what_to_do() -> None:
     one = app()
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "n")
-        assert "MBU       —  run llm-inspect bench" in pane_text(one, "gauges")
+        assert "MBU       —  M or click: measure it" in pane_text(one, "gauges")
 
 
 # --- the command ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from engine.measure.generate import Generate, GenerateError
 from engine.measure.roofline import measure_ceilings
 from engine.models import resolve as models
 from engine.progress import Progress
-from engine.records.measured import Ceilings, Contest, Measured
+from engine.records.measured import MEASURING_CEILINGS, Ceilings, Contest, Measured
 from engine.records.model import ModelFacts
 from engine.run.stepper import Stepper
 from engine.timing import now_ms
@@ -41,8 +41,7 @@ def measure(stepper: Stepper, asked: Measure, opened: Open, progress: Progress) 
     facts = stepper.backend.facts
     if asked.rival and opened.backend != "hf":
         raise BackendError(f"{asked.rival} is for real models: backend {opened.backend} has none")
-    progress("measuring", None, "memory bandwidth and matrix products")
-    ceilings = _ceilings(facts, asked.seconds)
+    ceilings = ceilings_of(facts, asked.seconds, progress)
     if not asked.rival:
         return Measured(ceilings, None)
     try:
@@ -87,7 +86,9 @@ def our_gaps(stepper: Stepper, ids: Sequence[int], tokens: int) -> list[float]:
     return [after - before for before, after in pairwise(times)]
 
 
-def _ceilings(facts: ModelFacts, seconds: float) -> Ceilings:
+def ceilings_of(facts: ModelFacts, seconds: float, progress: Progress) -> Ceilings:
+    """What this machine can do at best with a model of these facts; takes thrice ``seconds``."""
+    progress(MEASURING_CEILINGS, None, "memory bandwidth and matrix products")
     dtype = facts.dtype.split()[0]
     # Matrix products of a quantised model's integers are not what it computes with.
     found = measure_ceilings(

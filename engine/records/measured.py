@@ -74,6 +74,9 @@ MEASURING_DRIFT = "measuring drift"
 
 
 MEASURING_CURVES = "comparing with and without a cache"
+
+
+MEASURING_CEILINGS = "measuring this machine"
 """The phases of LoadProgress while a run is measured."""
 
 

@@ -49,6 +49,19 @@ class MeasuringApp(App[None]):
             self.controller.measure_curves()
             self.say("timing this branch with a cache and without: the gauges draw it")
 
+    def action_measure_ceilings(self) -> None:
+        """Have this machine's ceilings measured, which the gauges hold the run's speed against."""
+        log = self.controller.log
+        if not self.can_measure:
+            self.say("a recording has no engine that could measure (--live attaches one)")
+        elif log.facts is None:
+            self.say("no model is loaded yet: its dtype decides what is measured", warn=True)
+        else:
+            self.controller.measure_ceilings()
+            if log.ceilings_awaited:
+                self.say("this machine is measured once the run has stopped (space pauses it)")
+            self.paint()
+
     def _measurable(self) -> bool:
         log = self.controller.log
         if not self.can_measure:
@@ -61,6 +74,6 @@ class MeasuringApp(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # While a window asks something, another must not open above it.
-        if action in ("drift", "compare_cache"):
+        if action in ("drift", "compare_cache", "measure_ceilings"):
             return not covered(self)
         return super().check_action(action, parameters)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.openmp import limit_spin
+from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from inspector.cli.config import Config
 from inspector.cli.engine_log import engine_log
 from inspector.cli.options import EXIT_ENGINE, EXIT_OK, Request, Save, UsageError
-from inspector.state.ceilings import Known, default_path, find
+from inspector.state.ceilings import Known, default_path, find, save
 from inspector.terminal import require_terminal, run_in_terminal
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
             keys=config.keys,
             theme=theme_name(theme),
             ceilings=known_ceilings,
+            keep_ceilings=keep_ceilings,
             recorder=recorder(asked.save, library),
             library=library,
         )
@@ -169,6 +171,7 @@ class Opener:
                 keys=self.config.keys,
                 theme=theme_name(self.theme),
                 ceilings=known_ceilings,
+                keep_ceilings=keep_ceilings,
                 recorder=kept,
                 library=library,
             )
@@ -181,6 +184,11 @@ class Opener:
 def known_ceilings(facts: ModelFacts) -> Known | None:
     """What ``bench`` measured here for such a model, if it ever did."""
     return find(facts, default_path(), datetime.now(UTC))
+
+
+def keep_ceilings(facts: ModelFacts, ceilings: Ceilings) -> None:
+    """Keep what was measured under such a model for the next time. Raises OSError."""
+    save(facts, ceilings, default_path(), datetime.now(UTC))
 
 
 def theme_name(wanted: str | None) -> str:

@@ -8,6 +8,7 @@ from engine.commands import (
     Command,
     Configure,
     DeleteBranch,
+    MeasureCeilings,
     MeasureCurves,
     MeasureDrift,
     NameBranch,
@@ -139,6 +140,8 @@ class Controller:
                 self.step()
         elif state in (RunState.STOPPED, RunState.DEAD):
             self._queued, self._run_when_ready = 0, False
+        if self.log.ceilings_awaited and not self.busy:
+            self.measure_ceilings()
 
     def replay(
         self,
@@ -334,6 +337,12 @@ class Controller:
         """Ask how far the logits behind ``node`` lie from a fresh read's: ``log.drifts``."""
         self._send(MeasureDrift(node))
 
+    def measure_ceilings(self) -> None:
+        """Ask what this machine can do at best, as soon as nothing runs: ``log.measured``."""
+        self.log.ceilings_awaited = self.busy
+        if not self.busy:
+            self._send(MeasureCeilings())
+
     def measure_curves(self) -> None:
         """Ask what tokens cost along the cursor's branch with a cache and without."""
         self._send(MeasureCurves(self.log.tip(self.cursor, self._visited)))
@@ -341,6 +350,7 @@ class Controller:
     def restore_command(self) -> Restore | None:
         """What a new engine needs to go on where the last one died; None before any prompt."""
         self._sent, self._queued, self._follow = False, 0, None
+        self.log.ceilings_awaited = False
         self._asked.clear()
         self._deleted.clear()
         self._wanted = None

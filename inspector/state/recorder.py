@@ -19,6 +19,7 @@ from engine.records.events import (
     StateChanged,
     Tokenized,
 )
+from engine.records.measured import Measured
 from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
@@ -32,7 +33,7 @@ from sessions.writer import SessionWriter
 Place = Callable[[str], Path]
 """Where the run of a prompt is to be kept. Raises SessionError."""
 _NAMES_TRIED = 1000
-_OF_THE_MOMENT = (LoadProgress, StateChanged, Tokenized)
+_OF_THE_MOMENT = (LoadProgress, Measured, StateChanged, Tokenized)
 
 
 class Recorder:

@@ -25,7 +25,7 @@ from engine.records.events import (
     StateChanged,
     Tokenized,
 )
-from engine.records.measured import CacheCurves, DriftMeasured
+from engine.records.measured import CacheCurves, DriftMeasured, Measured
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.step import StepRecord
@@ -59,6 +59,10 @@ class RunLog:
     """What was measured of how exact logits are, by the node that was drawn from them."""
     curves: CacheCurves | None = None
     """What tokens cost with a cache and without, as measured last."""
+    measured: Measured | None = None
+    """What this machine can do at best, where that was measured in this run."""
+    ceilings_awaited: bool = False
+    """Whether that is to be measured as soon as nothing runs."""
     not_stored: str = ""
     """Why no whole logits can be had: the run is a recording without them."""
     unsaved: str = ""
@@ -119,6 +123,8 @@ class RunLog:
                 self.drifts[record.node], self.loading = record, None
             case CacheCurves():
                 self.curves, self.loading = record, None
+            case Measured():
+                self.measured, self.loading = record, None
             case EngineError():
                 self.error, self.loading = record, None
 

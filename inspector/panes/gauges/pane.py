@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.content import Content
 
 from engine.measure.roofline import reached
-from engine.records.measured import MEASURING_CURVES, Ceilings
+from engine.records.measured import MEASURING_CEILINGS, MEASURING_CURVES, Ceilings
 from engine.records.model import ModelFacts
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath, figures_of, steady
@@ -45,6 +45,8 @@ EXPLAIN_FROM = 30
 EXPLAIN_WIDTH = 76
 WHY = {"": "", "w": "warm-up: ", "r": "reused logits: ", "b": "branch read again: "}
 TABLE_FROM = 24
+MBU = "MBU"
+_MBU_IS = "(weights + K and V so far) / time / this machine's bandwidth"
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,20 @@ class Gauge:
 # --- the figures ----------------------------------------------------------------------------
 
 
-def gauges(view: View, ceilings: Ceilings | None, stale: str = "") -> list[Gauge]:
-    """All figures, most important first. ``stale`` is the date of ceilings that are not recent."""
+def gauges(
+    view: View, ceilings: Ceilings | None, stale: str = "", *, can_measure: bool = False
+) -> list[Gauge]:
+    """All figures, most important first. ``stale`` is the date of ceilings that are not recent.
+
+    With ``can_measure`` there is an engine that ceilings can be had of.
+    """
     speed, path = view.speed, view.path
     return [
         *_speeds(speed, path),
         _this_step(view.step),
         _overhead(path),
-        _mbu(view.facts, path, ceilings, stale),
+        _ceilings_on_the_way(view)
+        or _mbu(view.facts, path, ceilings, stale, can_measure=can_measure),
         *_memory(view),
         *_cache(view),
         _steps(speed, path),
@@ -150,20 +158,38 @@ def _overhead(path: Sequence[StepRecord]) -> Gauge:
     )
 
 
-def _mbu(facts: ModelFacts | None, path: StepPath, ceilings: Ceilings | None, stale: str) -> Gauge:
-    definition = "(weights + K and V so far) / time / this machine's bandwidth"
+def _ceilings_on_the_way(view: View) -> Gauge | None:
+    """What the measurement of the ceilings waits for, or that it runs; None where it does not."""
+    now = view.log.loading
+    if view.log.ceilings_awaited:
+        return Gauge(MBU, nothing("waits for the run's end"), (), _MBU_IS)
+    if now is not None and now.phase == MEASURING_CEILINGS:
+        return Gauge(MBU, nothing("being measured"), (visible(now.detail),), _MBU_IS)
+    return None
+
+
+def _mbu(
+    facts: ModelFacts | None,
+    path: StepPath,
+    ceilings: Ceilings | None,
+    stale: str,
+    *,
+    can_measure: bool,
+) -> Gauge:
+    definition = _MBU_IS
     if ceilings is None:
-        return Gauge("MBU", nothing("run llm-inspect bench"), (), definition)
+        how = "M or click: measure it" if can_measure else "run llm-inspect bench"
+        return Gauge(MBU, nothing(how), (), definition)
     if facts is None:
-        return Gauge("MBU", nothing("no model loaded"), (), definition)
+        return Gauge(MBU, nothing("no model loaded"), (), definition)
     if facts.device.partition(":")[0] != ceilings.device:
         why = f"bench was on {ceilings.device}, this is {facts.device}"
-        return Gauge("MBU", nothing(why), (), definition)
+        return Gauge(MBU, nothing(why), (), definition)
     steps = path[1:].only(steady(path.figures[1:]))
     found = reached(facts, steps, ceilings)
     if found is None:
         why = "needs two tokens that count" if not steps else "the cache's size is not known"
-        return Gauge("MBU", nothing(why), (), definition)
+        return Gauge(MBU, nothing(why), (), definition)
     least = ms(found.floor_ms)
     notes: tuple[str, ...] = (f"this step could take {least} at best ƒ", f"floor {least} ƒ")
     if stale:
@@ -172,7 +198,7 @@ def _mbu(facts: ModelFacts | None, path: StepPath, ceilings: Ceilings | None, st
         notes = (f"{notes[0]}; {dated[0]}", f"{notes[1]}; {dated[0]}", *dated)
     if found.mbu is not None and found.mbu > 1:
         notes = ("the ceiling is too low: bench again, nothing else running", "ceiling too low")
-    return Gauge("MBU", _figure(percent(found.mbu), ""), notes, definition)
+    return Gauge(MBU, _figure(percent(found.mbu), ""), notes, definition)
 
 
 def _memory(view: View) -> list[Gauge]:
@@ -267,10 +293,16 @@ def entropies(path: Sequence[StepRecord]) -> tuple[Series, Series]:
 
 
 def gauge_lines(
-    view: View, width: int, height: int, ceilings: Ceilings | None = None, stale: str = ""
+    view: View,
+    width: int,
+    height: int,
+    ceilings: Ceilings | None = None,
+    stale: str = "",
+    *,
+    can_measure: bool = False,
 ) -> list[Content]:
     """The whole pane."""
-    shown = gauges(view, ceilings, stale)
+    shown = gauges(view, ceilings, stale, can_measure=can_measure)
     raw, final = entropies(view.path)
     series = (latency(view.path), raw, final)
     chart = chart_of(view)
@@ -327,12 +359,20 @@ class GaugesPane(Pane):
     NAME: ClassVar[str] = "Gauges"
 
     ceilings: Ceilings | None = None
-    """What this machine can do at best, once ``llm-inspect bench`` has measured it."""
+    """What this machine can do at best, once that has been measured."""
     stale: str = ""
     """The date of that, where it was long ago or things have changed since."""
+    can_measure: bool = False
+    """Whether there is an engine that could measure it now."""
 
     def rows(self, view: View, width: int, height: int) -> list[Content]:
-        return gauge_lines(view, width, height, self.ceilings, self.stale)
+        return gauge_lines(
+            view, width, height, self.ceilings, self.stale, can_measure=self.can_measure
+        )
+
+    def clicked(self, row: int, x: int) -> None:
+        if self.can_measure and self.ceilings is None and self._rows[row].plain.startswith(MBU):
+            self.call_later(self.run_action, "app.measure_ceilings")
 
     def subtitle(self, view: View) -> str:
         speed = view.speed
