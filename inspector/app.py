@@ -28,7 +28,6 @@ from inspector.actions.sessions import SavingApp
 from inspector.cli.options import Request
 from inspector.commands import KeyCommands
 from inspector.covered import covered
-from inspector.held_steps import HeldSteps
 from inspector.keys import BRANCHING, GENERAL, SAMPLER, TRYING
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.panes.gauges.pane import GaugesPane
@@ -37,6 +36,7 @@ from inspector.screens.debugger import DebuggerScreen
 from inspector.state.ceilings import Known
 from inspector.state.client import Client
 from inspector.state.controller import Controller
+from inspector.state.held_steps import HeldSteps
 from inspector.state.recorder import Recorder
 from inspector.state.whatif import configure_for
 from inspector.theming import heed_no_color, use_theme

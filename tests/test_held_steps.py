@@ -22,8 +22,8 @@ from engine.records.step import StepRecord
 from engine.run.stepper import Stepper, StepperError
 from engine.sampling.chain import effective
 from engine.server import Engine
-from inspector.held_steps import HeldSteps
 from inspector.state.controller import Controller
+from inspector.state.held_steps import HeldSteps
 from inspector.state.recorder import Recorder
 from tests.direct import DirectClient, Inbox, script
 from tests.test_app import app
