@@ -10,6 +10,7 @@ import pytest
 from engine.backends.base import Encoded
 from engine.backends.tokens import tokenized
 from engine.commands import DeleteBranch, NameBranch, Step, Submit, Tokenize, UndoDelete
+from engine.models.token_table import TokenTable
 from engine.records.events import (
     NAME_LENGTH,
     BranchDeleted,
@@ -24,7 +25,6 @@ from engine.records.step import StepRecord
 from engine.records.vocabulary import Token
 from engine.run.stepper import StepperError
 from engine.run.tree import ROOT
-from engine.text import TokenTable
 from inspector.state.controller import Controller
 from inspector.state.view import RunLog
 from sessions import open_session

@@ -31,7 +31,7 @@ from engine.models import hub as hub_module
 from engine.models import resolve as models
 from engine.models import store as prepared
 from engine.models.resolve import DEFAULT, ModelError, ResolvedModel, load, resolve
-from engine.text import TokenTable
+from engine.models.token_table import TokenTable
 
 ROOT = Path(__file__).parent.parent
 

@@ -347,7 +347,7 @@ def test_ids_beyond_a_tokenizer_are_unused(tokenizer: str) -> None:
 def test_names_are_those_of_the_engine(default_model_dir: Path) -> None:
     from transformers import AutoTokenizer
 
-    from engine.text import TokenTable
+    from engine.models.token_table import TokenTable
 
     theirs = TokenTable.from_tokenizer(AutoTokenizer.from_pretrained(default_model_dir), 49_152)
     ours = Names(default_model_dir / "tokenizer.json", 49_152)

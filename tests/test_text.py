@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from engine.text import (
-    IncrementalDecoder,
-    Token,
-    TokenTable,
-    label,
-    quote,
-    visible,
-    visible_bytes,
-)
+from engine.models.token_table import Token, TokenTable
+from engine.text import IncrementalDecoder, label, quote, visible, visible_bytes
 
 any_text = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 

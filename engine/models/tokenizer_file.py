@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.models.token_table import TokenTable
 from engine.plain_files import read_text, reason
 from engine.records.vocabulary import Token, TokenKind, Vocabulary
-from engine.text import TokenTable
 
 FILE = "tokenizer.json"
 _LARGEST = 256 << 20

@@ -19,11 +19,11 @@ from engine.backends.hf.probe import reader_for, try_out
 from engine.backends.hf.reader import Reader, explained
 from engine.backends.hf.upcast import widened_of
 from engine.kv.cache import PooledCache
+from engine.models.token_table import TokenTable
 from engine.records.arrays import FloatArray
 from engine.records.cache import PoolState, PrefixReport
 from engine.records.model import DtypeTrial, ModelFacts
 from engine.records.vocabulary import Token, TokenKind, Vocabulary
-from engine.text import TokenTable
 from engine.timing import now_ms
 
 
