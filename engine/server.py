@@ -74,6 +74,9 @@ _BEHIND_THE_SCREEN = 10
 _HELD = 256
 """How many of its newest steps' records the engine keeps; the app has them all."""
 
+_LONG_LOG = 1 << 20
+"""Bytes after which a log is not added to any more."""
+
 _POOL_EVERY_MS = 100.0
 """How often a run says what its pool of K/V blocks looks like; it also does at its end."""
 
@@ -354,10 +357,15 @@ class Engine:
 
 
 def _open_log(path: Path) -> int:
-    """The log's file descriptor; the null device's where the log cannot be written."""
+    """The log's file descriptor; the null device's where the log cannot be written.
+
+    Engines that run at the same time share the log; it begins anew once it has grown long.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        long = path.exists() and path.stat().st_size > _LONG_LOG
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return os.open(path, flags | os.O_TRUNC if long else flags, 0o600)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)
 

@@ -21,6 +21,7 @@ from engine.text import visible
 from inspector.panes.breakpoints import NamesPane, PointsPane, word_at_end
 from inspector.state.breakpoints import Breaks, Mark, Watch
 from inspector.widgets.line_view import Pane
+from inspector.widgets.one_line import OneLine
 
 
 class Mode(StrEnum):
@@ -88,7 +89,7 @@ class BreakpointsScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
             yield PointsPane(id="points")
-            yield Input(id="expression", suggester=_Names(), select_on_focus=False)
+            yield OneLine(id="expression", suggester=_Names(), select_on_focus=False)
             yield Static(id="said")
             yield NamesPane(id="names")
         yield Footer(compact=True, show_command_palette=False)

@@ -17,6 +17,7 @@ from textual.widgets.option_list import Option
 
 from engine.text import visible
 from inspector.state.view import RunLog
+from inspector.widgets.one_line import OneLine
 
 Answer = TypeVar("Answer")
 
@@ -127,7 +128,7 @@ class Ask(Dialog[Answer]):
 
     def body(self) -> Iterable[Widget]:
         # Control characters could only be pasted; they would reach the terminal.
-        yield Input(self._value, id="line", restrict=r"[^\x00-\x1f\x7f-\x9f]*", compact=True)
+        yield OneLine(self._value, id="line", restrict=r"[^\x00-\x1f\x7f-\x9f]*", compact=True)
         yield Static(id="said")
         yield buttons(self.OK)
 

@@ -24,6 +24,7 @@ from inspector.background import Background
 from inspector.draw.numbers import cut, padded, plural, right
 from inspector.screens.session_asks import NewNameAsk
 from inspector.screens.text import TextScreen
+from inspector.widgets.one_line import OneLine
 from sessions.compare import text as diff_text
 from sessions.compare.diff import diff, side_of
 from sessions.file.format import SessionError
@@ -103,7 +104,7 @@ class SessionsScreen(ModalScreen[Path | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            search = Input(id="search", placeholder="in names, prompts and outputs")
+            search = OneLine(id="search", placeholder="in names, prompts and outputs")
             search.border_title = "Search"
             yield search
             listed = SessionList(id="list")
