@@ -20,7 +20,8 @@ from engine.backends.scripted import ScriptedBackend
 from engine.commands import Run, SetBreakpoints, Step
 from engine.conditions.breakpoints import Breakpoints
 from engine.conditions.condition import Condition, ConditionError, Untold, spell
-from engine.conditions.figures import FUNCTIONS, NAMES
+from engine.conditions.figures import NAMES
+from engine.conditions.functions import FUNCTIONS
 from engine.conditions.moment import Moment, Trail
 from engine.records.events import EngineError, RunState, StateChanged
 from engine.records.step import StepRecord

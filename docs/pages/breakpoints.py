@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.conditions.condition import EVALUATION_S
-from engine.conditions.figures import FUNCTION_GROUPS, NAME_GROUPS, Function, Name
+from engine.conditions.figures import NAME_GROUPS, Name
+from engine.conditions.functions import FUNCTION_GROUPS, Function
 from engine.conditions.grammar import MAX_LENGTH
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from simpleeval import SimpleEval
 
-from engine.conditions.figures import CHANGED, FUNCTIONS, NAMES, OF_TWO_STEPS, Function, Value
+from engine.conditions.figures import NAMES, Value
+from engine.conditions.functions import CHANGED, FUNCTIONS, OF_TWO_STEPS, Function
 from engine.conditions.grammar import ConditionError, called, parse
 from engine.conditions.moment import Moment, Untold
 from engine.text import quote

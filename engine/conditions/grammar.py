@@ -12,7 +12,8 @@ import re
 import warnings
 from collections.abc import Iterable
 
-from engine.conditions.figures import FUNCTIONS, NAMES
+from engine.conditions.figures import NAMES
+from engine.conditions.functions import FUNCTIONS
 from engine.sampling.stages import DIALS, STAGES, Processor
 
 MAX_LENGTH = 1000

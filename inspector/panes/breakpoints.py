@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from engine.conditions.condition import Untold
-from engine.conditions.figures import FUNCTION_GROUPS, NAME_GROUPS, Function, Name
+from engine.conditions.figures import NAME_GROUPS, Name
+from engine.conditions.functions import FUNCTION_GROUPS, Function
 from engine.conditions.moment import Moment
 from engine.text import visible
 from inspector.draw.cells import left

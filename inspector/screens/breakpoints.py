@@ -16,7 +16,8 @@ from textual.suggester import Suggester
 from textual.widgets import Footer, Input, Static
 
 from engine.conditions.condition import Condition, ConditionError, Untold, spell
-from engine.conditions.figures import FUNCTIONS, NAMES
+from engine.conditions.figures import NAMES
+from engine.conditions.functions import FUNCTIONS
 from engine.text import visible
 from inspector.panes.breakpoints import NamesPane, PointsPane, word_at_end
 from inspector.state.breakpoints import Breaks, Mark, Watch
