@@ -1,7 +1,8 @@
-"""What the keys mean: the cursor, and which command goes to the engine. No screen in here."""
+"""What the keys mean: which cursor moves, and which command goes to the engine. No screen here."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping
 
 from engine.commands import (
@@ -28,6 +29,7 @@ from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.sampling.chain import Chain
 from inspector.state.breakpoints import Breaks
+from inspector.state.cursor import Cursor
 from inspector.state.view import ROOT, RunLog, View
 
 _BUSY = (RunState.STARTING, RunState.LOADING, RunState.PREFILL, RunState.RUNNING)
@@ -38,17 +40,20 @@ class Controller:
 
     def __init__(self, send: Callable[[Command], None]) -> None:
         self.log = RunLog()
-        self._cursor = ROOT
-        # Node -> its child that the cursor was at last. The way to the cursor is always in it.
-        self._visited: dict[int, int] = {}
+        self.cursors = [Cursor(self.log)]
+        """All that look at the log. A new prompt takes each to its start."""
+        self.active = self.cursors[0]
+        """The cursor that keys move, and from which the run goes on."""
+        # The cursor that was active when the engine was last asked for tokens: it follows them.
+        self._following = self.active
         self.breaks = Breaks(self.log)
         self._send = send
         # What the engine knows of the breakpoints.
         self._told = SetBreakpoints()
         # A command is on its way and no state has come back for it yet.
         self._sent = False
-        # Steps asked for while a pass was running: held keys must not be lost, nor fork the tip.
-        self._queued = 0
+        # Whose steps were asked for while a pass ran: held keys must not be lost, nor fork the tip.
+        self._queued: deque[Cursor] = deque()
         # Whether what was asked of the engine ends by itself after so many steps.
         self._counted = True
         self._run_when_ready = False
@@ -58,28 +63,34 @@ class Controller:
         self._deleted: list[int] = []
         self._asked: set[int] = set()
         self._wanted: int | None = None
-        self.what_if: Chain | None = None
-        """A chain that is tried on whatever step the cursor is at; the run knows nothing of it."""
+
+    def new_cursor(self) -> Cursor:
+        """One more cursor over the log, at the prompt."""
+        self.cursors.append(Cursor(self.log))
+        return self.cursors[-1]
 
     @property
     def view(self) -> View:
-        return View(self.log, self.cursor, self.what_if, self._visited)
+        """The log as the active cursor sees it."""
+        return self.active.view
 
     @property
     def cursor(self) -> int:
-        """The node that the user looks at."""
-        return self._cursor
+        """The node of the active cursor."""
+        return self.active.node
 
     @cursor.setter
     def cursor(self, node: int) -> None:
-        parent = self.log.parents.get(node)
-        if parent is not None and parent == self._cursor:
-            self._visited[parent] = node
-        elif parent is not None and self._visited.get(node) != self._cursor:
-            # A jump, not a step back: from wherever on this branch, steps come here from now on.
-            nodes = self.log.path(node).nodes
-            self._visited.update(zip([ROOT, *nodes], nodes, strict=False))
-        self._cursor = node
+        self.active.node = node
+
+    @property
+    def what_if(self) -> Chain | None:
+        """The chain that is tried at the active cursor."""
+        return self.active.what_if
+
+    @what_if.setter
+    def what_if(self, chain: Chain | None) -> None:
+        self.active.what_if = chain
 
     @property
     def busy(self) -> bool:
@@ -100,8 +111,8 @@ class Controller:
             match record:
                 case StepRecord():
                     self._deleted.clear()
-                    if record.parent in (self.cursor, self._follow):
-                        self.cursor, self._follow = record.node, None
+                    if record.parent in (self._following.node, self._follow):
+                        self._following.node, self._follow = record.node, None
                 case PromptRecord():
                     self._begin()
                 case BranchDeleted():
@@ -110,16 +121,18 @@ class Controller:
                     self._sent = False
                     if record.reason:
                         # Something stopped it: what was asked for before that is not wanted now.
-                        self._queued = 0
+                        self._queued.clear()
                     self._settle(record.state)
                 case EngineError():
-                    self._queued = 0
+                    self._queued.clear()
 
     def _begin(self) -> None:
         """A new tree, of which nothing has been visited."""
-        self._visited.clear()
+        for cursor in self.cursors:
+            cursor.restart()
         self._deleted.clear()
-        self._cursor, self._follow, self._queued, self._wanted = ROOT, None, 0, None
+        self._queued.clear()
+        self._follow, self._wanted = None, None
 
     def _deletion(self, record: BranchDeleted) -> None:
         if record.undone:
@@ -127,8 +140,8 @@ class Controller:
             self.cursor = record.node
         else:
             self._deleted.append(record.node)
-            if self.cursor in self.log.hidden:
-                self.cursor = self.log.parents[record.node]
+            for cursor in self.cursors:
+                cursor.leave_deleted(record.node)
 
     def _settle(self, state: RunState) -> None:
         if state in (RunState.PAUSED, RunState.READY):
@@ -136,10 +149,10 @@ class Controller:
                 self._run_when_ready = False
                 self.run()
             elif self._queued:
-                self._queued -= 1
-                self.step()
+                self._step(self._queued.popleft())
         elif state in (RunState.STOPPED, RunState.DEAD):
-            self._queued, self._run_when_ready = 0, False
+            self._queued.clear()
+            self._run_when_ready = False
         if self.log.ceilings_awaited and not self.busy:
             self.measure_ceilings()
 
@@ -158,50 +171,40 @@ class Controller:
 
     def step(self) -> None:
         """Follow the recorded child, or have one pass run."""
-        following = self.log.following(self.cursor, self._visited)
-        if following is not None:
-            self.cursor = following
-        elif self.busy:
-            self._queued += 1
+        self._step(self.active)
+
+    def _step(self, cursor: Cursor) -> None:
+        if cursor.forward():
+            return
+        if self.busy:
+            self._queued.append(cursor)
         else:
-            self._do(Step(self.cursor))
+            self._do(Step(cursor.node), cursor)
 
     def back(self) -> None:
         """To the parent; nothing is computed and nothing lost."""
-        parent = self.log.parents.get(self.cursor)
-        if parent is not None:
-            self.cursor = parent
+        self.active.back()
 
     def first(self) -> None:
-        self.cursor = ROOT
+        self.active.first()
 
     def last(self) -> None:
-        self.cursor = self.log.tip(self.cursor, self._visited)
+        self.active.last()
 
     def go_to(self, node: int) -> None:
         """Move to a node that exists; anything else is ignored."""
-        if node == ROOT or (node in self.log.nodes and node not in self.log.hidden):
-            self.cursor = node
+        self.active.go_to(node)
 
     def sibling(self, by: int) -> bool:
         """To the branch ``by`` places further at the nearest fork above; False if there is none."""
-        fork = self.log.fork_above(self.cursor)
-        if fork is None:
-            return False
-        head, siblings = fork
-        self.cursor = siblings[(siblings.index(head) + by) % len(siblings)]
-        return True
+        return self.active.sibling(by)
 
     # --- running ------------------------------------------------------------------------------
 
     def run(self, count: int | None = None) -> None:
         """Go on by ``count`` steps, or until something stops the run: recorded steps first."""
         left = count
-        while left != 0:
-            following = self.log.following(self.cursor, self._visited)
-            if following is None:
-                break
-            self.cursor = following
+        while left != 0 and self.active.forward():
             if self.breaks.reached(self.cursor):
                 return
             left = None if left is None else left - 1
@@ -211,7 +214,7 @@ class Controller:
             self._do(Run(self.cursor, left))
             self._counted = left is not None
         elif left is not None and self._counted:
-            self._queued += left
+            self._queued.extend([self.active] * left)
         elif self.log.state.state in (RunState.STARTING, RunState.LOADING):
             # Asked for before the model is there: it begins when the model is.
             self._run_when_ready = True
@@ -230,7 +233,8 @@ class Controller:
             self._send(command)
 
     def pause(self) -> None:
-        self._queued, self._run_when_ready = 0, False
+        self._queued.clear()
+        self._run_when_ready = False
         self._send(Pause())
 
     def toggle(self) -> None:
@@ -296,7 +300,7 @@ class Controller:
         if here and step is not None:
             seed = step.seed
             self._beside(lambda parent: Step(parent, seed=seed))
-        elif self.log.children.get(self.cursor) and not self.busy:
+        elif not self.active.at_tip and not self.busy:
             self._do(Step(self.cursor))
 
     def _beside(self, command: Callable[[int], Step]) -> None:
@@ -304,9 +308,10 @@ class Controller:
         if step is not None:
             self.fork(command(step.parent))
 
-    def _do(self, command: Command) -> None:
+    def _do(self, command: Command, cursor: Cursor | None = None) -> None:
         self.tell_breakpoints()
         self._sent, self._counted = True, True
+        self._following = cursor or self.active
         self._send(command)
 
     # --- asking -------------------------------------------------------------------------------
@@ -345,11 +350,12 @@ class Controller:
 
     def measure_curves(self) -> None:
         """Ask what tokens cost along the cursor's branch with a cache and without."""
-        self._send(MeasureCurves(self.log.tip(self.cursor, self._visited)))
+        self._send(MeasureCurves(self.active.tip))
 
     def restore_command(self) -> Restore | None:
         """What a new engine needs to go on where the last one died; None before any prompt."""
-        self._sent, self._queued, self._follow = False, 0, None
+        self._sent, self._follow = False, None
+        self._queued.clear()
         self.log.ceilings_awaited = False
         self._asked.clear()
         self._deleted.clear()
