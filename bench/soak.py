@@ -26,8 +26,8 @@ import psutil
 from engine.commands import Configure, Open, Submit
 from engine.process import EngineClient
 from inspector.app import Inspector
-from inspector.cli.options import Request
 from inspector.state.recorder import Recorder
+from inspector.state.request import Request
 
 TENTHS = 10
 TOKENS = 64

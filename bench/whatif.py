@@ -75,7 +75,7 @@ def serve(size: int, kind: str) -> None:
     from engine.commands import Configure, Open, Submit
     from engine.process import EngineClient
     from inspector.app import Inspector
-    from inspector.cli.options import Request
+    from inspector.state.request import Request
 
     os.environ["WHATIF_SIZE"], os.environ["WHATIF_KIND"] = str(size), kind
     log = Path(tempfile.mkdtemp()) / "engine.log"

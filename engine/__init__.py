@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.api import open_model
     from engine.conditions.condition import ConditionError, Untold
+    from engine.measure.drift import measure_drift
     from engine.run.stepper import Stepper, StepperError
     from engine.sampling.chain import effective
 
-__all__ = ["ConditionError", "Stepper", "StepperError", "Untold", "effective", "open_model"]
+__all__ = [
+    "ConditionError",
+    "Stepper",
+    "StepperError",
+    "Untold",
+    "effective",
+    "measure_drift",
+    "open_model",
+]
 
 _HOME = {
     "ConditionError": "engine.conditions.condition",
@@ -24,6 +33,7 @@ _HOME = {
     "StepperError": "engine.run.stepper",
     "Untold": "engine.conditions.condition",
     "effective": "engine.sampling.chain",
+    "measure_drift": "engine.measure.drift",
     "open_model": "engine.api",
 }
 

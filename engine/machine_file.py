@@ -20,6 +20,15 @@ _LARGEST = 1 << 20
 """Bytes of a file that is read."""
 
 
+def cache_dir() -> Path:
+    """The user's cache folder for llm-inspect; LLM_INSPECT_CACHE overrides it."""
+    if chosen := os.environ.get("LLM_INSPECT_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("llm-inspect", appauthor=False)
+
+
 def entries(path: Path, schema: int) -> list[Mapping[str, Any]]:
     """The entries of the file at ``path``; empty where it is missing, damaged or of another
     ``schema``."""

@@ -16,7 +16,7 @@ from textual.timer import Timer
 
 import themes
 from engine.commands import Command, Open, Restore
-from engine.models.store import cache_dir
+from engine.machine_file import cache_dir
 from engine.plain_files import reason
 from engine.records.events import RunState
 from engine.records.measured import Ceilings, Measured
@@ -25,7 +25,6 @@ from engine.text import visible
 from inspector.actions.forks import BranchingApp
 from inspector.actions.measure import MeasuringApp
 from inspector.actions.sessions import SavingApp
-from inspector.cli.options import Request
 from inspector.commands import KeyCommands
 from inspector.covered import covered
 from inspector.keys import BRANCHING, GENERAL, SAMPLER, TRYING
@@ -38,6 +37,7 @@ from inspector.state.client import Client
 from inspector.state.controller import Controller
 from inspector.state.held_steps import HeldSteps
 from inspector.state.recorder import Recorder
+from inspector.state.request import Request
 from inspector.state.whatif import configure_for
 from inspector.theming import heed_no_color, use_theme
 from sessions.library import Library

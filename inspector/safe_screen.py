@@ -12,7 +12,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 
 from engine.text import safe
-from inspector.cli.printing import console
+from inspector.safe_console import console
 
 Result = TypeVar("Result")
 

@@ -27,7 +27,7 @@ from textual.pilot import WaitForScreenTimeout
 from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import ReplayInspector, request_of
 from inspector.cli import main as cli
-from inspector.cli.options import Request
+from inspector.state.request import Request
 from sessions import Session, SessionError, open_session
 from tests.test_sessions_fuzz import MUTATIONS
 

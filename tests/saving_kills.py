@@ -23,7 +23,7 @@ from typing import Any
 
 from engine.commands import SetBreakpoints
 from inspector.cli import run
-from inspector.cli.options import Request, Save
+from inspector.state.request import Request, Save
 from sessions import SessionError, SessionWriter, open_session
 from sessions.library import Library
 from tests.direct import DirectClient, script

@@ -23,7 +23,7 @@ SCRIPTED = """
 import sys
 from engine.commands import Configure, Open, Submit
 from inspector.cli.config import Config
-from inspector.cli.options import Request, Save
+from inspector.state.request import Request, Save
 from inspector.cli.open import open_inspector
 
 options = {"tokens": list("abcdefgh"), **%r}

@@ -13,10 +13,10 @@ import themes
 from engine.commands import Open, Restore, Submit
 from engine.records.events import RunState
 from inspector.app import _PARKED_FRAME_S, Inspector
-from inspector.cli.options import Request
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
 from inspector.screens.layout import NEEDS_ROOM, PLACES, tab_labels
+from inspector.state.request import Request
 from inspector.widgets.line_view import Pane
 from tests.direct import DirectClient, script
 

@@ -11,11 +11,11 @@ import themes
 from engine.commands import Configure, Open, Run, SendLogits, Step, Submit
 from engine.records.events import RunState, StateChanged
 from inspector.app import Inspector
-from inspector.cli.options import Request
 from inspector.panes.dials.pane import DialsPane
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.shape.pane import ShapePane
 from inspector.panes.stacks.pane import StacksPane
+from inspector.state.request import Request
 from tests.direct import DirectClient
 from tests.fake_runs import EIGHTHS, logits
 from tests.test_app import pane_text, press, screen_text, visible

@@ -15,9 +15,9 @@ from engine.sampling.chain import effective
 from inspector.actions.replay import Playing
 from inspector.app import Inspector
 from inspector.cli.open import recorder
-from inspector.cli.options import Request, Save
 from inspector.cli.run import run
 from inspector.state.recorder import Recorder
+from inspector.state.request import Request, Save
 from inspector.state.view import ROOT
 from sessions import open_session
 from sessions.library import Library

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from engine.commands import Configure, Open, Submit
-from inspector.cli.options import Request, breakpoints_command
+from inspector.cli.options import breakpoints_command
 from inspector.cli.run import run
+from inspector.state.request import Request
 from tests.launcher import Launcher
 from tests.test_cli import refused
 

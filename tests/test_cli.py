@@ -15,12 +15,12 @@ from inspector.cli import main as cli
 from inspector.cli.config import Config, ConfigError
 from inspector.cli.options import (
     OneLineParser,
-    Request,
     add_model_options,
     add_prompt_options,
     add_sampler_options,
     request,
 )
+from inspector.state.request import Request
 
 
 def asked(*words: str, config: Config | None = None) -> Request:

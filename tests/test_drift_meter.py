@@ -13,7 +13,7 @@ from engine.backends.hf import reference as hf_fresh
 from engine.backends.hf.pool import KVOptions
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import MeasureDrift, Run
-from engine.kv.drift import drift
+from engine.measure.compare_logits import compare_logits
 from engine.measure.drift import measure_drift
 from engine.records.events import EngineError, LoadProgress
 from engine.records.measured import DriftMeasured, DriftRow
@@ -55,7 +55,7 @@ def row(measured: DriftMeasured, label: str) -> DriftRow:
 @pytest.mark.parametrize("name", sorted(tiny_models.MODELS))
 def test_every_way_is_near_the_fresh_read_and_says_what_it_would_pick(name: str) -> None:
     stepper = stepped(name)
-    found = stepper.drift()
+    found = measure_drift(stepper)
     assert [one.label for one in found.rows][1:] == WAYS
     assert (found.node, found.positions) == (6, len(PROMPT) + 5)
     reference = stepper.backend.fresh(stepper.path_ids(5))
@@ -75,8 +75,8 @@ def test_every_way_is_near_the_fresh_read_and_says_what_it_would_pick(name: str)
 
 def test_the_run_s_row_is_its_own_logits_against_the_fresh_read() -> None:
     stepper = stepped()
-    found = stepper.drift()
-    expected = drift(stepper.backend.fresh(stepper.path_ids(5)), stepper.dense(6))
+    found = measure_drift(stepper)
+    expected = compare_logits(stepper.backend.fresh(stepper.path_ids(5)), stepper.dense(6))
     assert found.rows[0].drift == expected
     assert found.rows[0].label == "this run, K and V in float32"
 
@@ -84,17 +84,17 @@ def test_the_run_s_row_is_its_own_logits_against_the_fresh_read() -> None:
 def test_at_the_prompt_it_is_the_logits_after_it() -> None:
     stepper = stepped(steps=0)
     with pytest.raises(StepperError, match="has not been read yet"):
-        stepper.drift()
+        measure_drift(stepper)
     stepper.step()
-    found = stepper.drift(ROOT)
-    first = stepper.drift(1)
+    found = measure_drift(stepper, ROOT)
+    first = measure_drift(stepper, 1)
     assert (found.node, found.positions) == (ROOT, len(PROMPT))
     assert [one.drift for one in found.rows] == [one.drift for one in first.rows]
 
 
 def test_eight_bits_drift_more_and_say_so() -> None:
     plain, eight = stepped(), stepped(kv=KVOptions(eight_bits=True))
-    ours, theirs = plain.drift(2).rows[0], eight.drift(2).rows[0]
+    ours, theirs = measure_drift(plain, 2).rows[0], measure_drift(eight, 2).rows[0]
     assert theirs.label == "this run, K and V in int8"
     assert ours.drift is not None
     assert theirs.drift is not None
@@ -103,14 +103,14 @@ def test_eight_bits_drift_more_and_say_so() -> None:
 
 
 def test_without_a_cache_there_is_no_drift_at_all() -> None:
-    found = stepped(kv=KVOptions(cached=False)).drift()
+    found = measure_drift(stepped(kv=KVOptions(cached=False)))
     assert found.rows[0].label == "this run, no cache"
     assert found.rows[0].drift is not None
     assert found.rows[0].drift.max_abs == 0.0
 
 
 def test_a_model_with_its_own_cache_says_so() -> None:
-    assert stepped("mamba").drift().rows[0].label == "this run, its own cache"
+    assert measure_drift(stepped("mamba")).rows[0].label == "this run, its own cache"
 
 
 def test_what_cannot_be_read_says_why_and_the_rest_is_there(
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_says_why_and_the_rest_is_there(
 ) -> None:
     stepper = stepped()
     monkeypatch.setattr(hf_fresh, "available_memory", lambda: 10)
-    found = stepper.drift()
+    found = measure_drift(stepper)
     for name in WAYS[1:]:
         assert row(found, name).drift is None
         assert row(found, name).obstacle.startswith("a copy of the weights needs")
@@ -127,8 +127,8 @@ def test_what_cannot_be_read_says_why_and_the_rest_is_there(
 
 def test_the_run_goes_on_as_if_nothing_had_been_measured() -> None:
     measured, other = stepped(), stepped()
-    measured.drift()
-    measured.drift(ROOT)
+    measure_drift(measured)
+    measure_drift(measured, ROOT)
     for _ in range(5):
         ours, theirs = measured.step(), other.step()
         assert ours.token == theirs.token
@@ -140,7 +140,7 @@ def test_the_run_goes_on_as_if_nothing_had_been_measured() -> None:
 
 def test_a_node_that_is_not_there_is_refused() -> None:
     with pytest.raises(StepperError, match="99"):
-        stepped().drift(99)
+        measure_drift(stepped(), 99)
 
 
 def test_progress_tells_which_way_is_being_read() -> None:
@@ -151,7 +151,7 @@ def test_progress_tells_which_way_is_being_read() -> None:
 
 
 def test_a_session_file_holds_it() -> None:
-    found = stepped().drift()
+    found = measure_drift(stepped())
     again = codec.loads(DriftMeasured, codec.dumps(found))
     assert again == found
     infinite = DriftMeasured(1, 3, "r", found.top, (DriftRow("x", obstacle="no room"),))

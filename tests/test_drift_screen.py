@@ -12,9 +12,9 @@ from engine.records.measured import Drift, DriftMeasured, DriftRow
 from engine.records.vocabulary import Token
 from inspector.actions.replay import ReplayInspector
 from inspector.cli.open import recorder
-from inspector.cli.options import Save
 from inspector.keys import MEASURING
 from inspector.screens.drift import DriftScreen, _Lines, drift_lines, exact, verdict
+from inspector.state.request import Save
 from inspector.widgets.line_view import Pane
 from sessions import open_session
 from sessions.library import Library

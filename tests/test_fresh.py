@@ -14,7 +14,7 @@ from engine.backends.hf import reference as hf_fresh
 from engine.backends.hf.backend import HFBackend
 from engine.backends.hf.pool import KVOptions
 from engine.kv import attention
-from engine.kv.drift import drift
+from engine.measure.compare_logits import compare_logits
 from tests import tiny_models
 
 IDS = [5, 9, 30, 12, 7, 44, 3, 21, 8, 17, 4, 25]
@@ -61,7 +61,7 @@ def test_prefill_of_all_and_of_all_but_one_and_a_step_agree_but_not_to_the_bit(n
     """Case 28: float32 within 1e-4 of the largest logit; never compared bit by bit."""
     backend = tiny_models.backend(name)
     backend.prefill(IDS[:-1])
-    apart = drift(backend.fresh(IDS), backend.decode(IDS[-1]).logits)
+    apart = compare_logits(backend.fresh(IDS), backend.decode(IDS[-1]).logits)
     assert apart.max_relative < 1e-4
     assert apart.kl < 1e-6
     assert not apart.flips or apart.close
@@ -72,7 +72,7 @@ def test_prefill_of_all_and_of_all_but_one_and_a_step_agree_but_not_to_the_bit(n
 def test_company_in_a_padded_batch_changes_no_more_than_rounding(name: str, rows: int) -> None:
     """Case 52: each row's positions begin behind its own padding."""
     backend = tiny_models.backend(name)
-    apart = drift(backend.fresh(IDS), backend.fresh(IDS, rows=rows))
+    apart = compare_logits(backend.fresh(IDS), backend.fresh(IDS, rows=rows))
     assert apart.max_relative < 1e-4
 
 
@@ -98,8 +98,8 @@ def test_another_dtype_is_the_model_converted_to_it(name: str) -> None:
     reference = backend.fresh(IDS)
     (half,) = plain(name, [IDS], torch.float16)
     found = backend.fresh(IDS, dtype="float16")
-    assert drift(reference, found).max_relative > 1e-5
-    assert drift(half, found).max_relative < 0.02
+    assert compare_logits(reference, found).max_relative > 1e-5
+    assert compare_logits(half, found).max_relative < 0.02
     parameters = {parameter.dtype for parameter in backend._parts.model.parameters()}
     assert parameters == {torch.float32}
     assert (backend.fresh(IDS) == reference).all()

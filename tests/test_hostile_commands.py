@@ -17,8 +17,8 @@ import pytest
 from engine.commands import Open, Submit
 from engine.sampling.stages import DIALS
 from inspector.cli import main as cli
-from inspector.cli.options import Request
 from inspector.cli.run import JsonOutput, TextOutput
+from inspector.state.request import Request
 from sessions.examples import example
 from sessions.export.formats import FORMS
 from sessions.library import Library

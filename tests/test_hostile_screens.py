@@ -25,8 +25,8 @@ from engine.records.events import BranchDeleted, DenseLogits, Record
 from engine.records.step import Stop, StopKind
 from inspector.actions.replay import ReplayInspector, request_of
 from inspector.browser import Browser
-from inspector.cli.options import Request
 from inspector.panes.registry import PANES
+from inspector.state.request import Request
 from inspector.state.view import RunLog, View
 from sessions import open_session
 from sessions.examples import example

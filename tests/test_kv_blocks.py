@@ -17,9 +17,10 @@ from hypothesis.stateful import (
 
 from engine.kv import lookup
 from engine.kv.blocks import Blocks
-from engine.kv.branch import DROPPED, Branch, OutOfBlocks
+from engine.kv.branch import Branch, OutOfBlocks
 from engine.kv.pool import Pool
 from engine.kv.prefix import root_key
+from engine.records.cache import DROPPED
 
 
 def pool_of(blocks: int = 32, size: int = 4, window: int | None = None, **more: object) -> Pool:

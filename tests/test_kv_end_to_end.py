@@ -14,6 +14,7 @@ import pytest
 from engine.backends import open_backend
 from engine.backends.base import Backend
 from engine.measure.cache_curves import measure_curves
+from engine.measure.drift import measure_drift
 from engine.models.resolve import FLOAT_DTYPES
 from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
@@ -165,7 +166,7 @@ def far(default_model_dir: Path) -> Iterator[Stepper]:
 
 def test_the_drift_of_the_default_model(far: Stepper) -> None:
     """Case 28: none of them is equal to the bit, and none is more than 16-bit rounding."""
-    found = far.drift()
+    found = measure_drift(far)
     assert (found.node, found.positions) == (4, 76 + 3)
     assert [row.label for row in found.rows] == [
         "this run, K and V in float16",

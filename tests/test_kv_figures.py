@@ -13,11 +13,11 @@ import torch
 
 from engine.kv.blocks import Blocks
 from engine.kv.budget import blocks_within, default_budget
-from engine.kv.drift import drift
 from engine.kv.pool import Pool
 from engine.kv.prefix import root_key
 from engine.kv.quant import quantize
 from engine.kv.state import pool_state
+from engine.measure.compare_logits import compare_logits
 from engine.records.cache import BlockStatus
 
 FREE, EVICTED, CACHED, HELD, CURRENT = BlockStatus
@@ -75,7 +75,7 @@ def test_the_record_crosses_a_pipe_and_needs_no_torch() -> None:
     state = pool_state(pool, branch, layers=((0,),), block_bytes=(64,))
     again = pickle.loads(pickle.dumps(state))
     assert again.current.tables[0].tolist() == [0, 1]
-    code = "import sys, engine.kv.state, engine.kv.drift; sys.exit('torch' in sys.modules)"
+    code = "import sys, engine.kv.state, engine.measure.compare_logits; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -141,14 +141,14 @@ def logits(*values: float) -> np.ndarray:
 
 
 def test_no_drift() -> None:
-    same = drift(logits(1, 3, 2), logits(1, 3, 2))
+    same = compare_logits(logits(1, 3, 2), logits(1, 3, 2))
     assert (same.max_abs, same.kl, same.top, same.other_top) == (0.0, 0.0, 1, 1)
     assert (same.margin, same.flips, same.close) == (1.0, False, False)
 
 
 def test_drift_in_literal_figures() -> None:
     # p = (1/2, 1/4, 1/4) against q = (1/4, 1/2, 1/4): KL = 1/2 ln 2 - 1/4 ln 2.
-    found = drift(logits(math.log(2), 0, 0), logits(0, math.log(2), 0))
+    found = compare_logits(logits(math.log(2), 0, 0), logits(0, math.log(2), 0))
     assert found.max_abs == pytest.approx(math.log(2))
     assert found.max_relative == pytest.approx(1.0)
     assert found.kl == pytest.approx(0.25 * math.log(2))
@@ -156,13 +156,13 @@ def test_drift_in_literal_figures() -> None:
 
 
 def test_a_shift_of_all_logits_is_no_difference_in_probability() -> None:
-    assert drift(logits(1, 3, 2), logits(2, 4, 3)).kl == pytest.approx(0.0, abs=1e-12)
+    assert compare_logits(logits(1, 3, 2), logits(2, 4, 3)).kl == pytest.approx(0.0, abs=1e-12)
 
 
 def test_drift_leaves_impossible_tokens_out() -> None:
-    found = drift(logits(1, -math.inf, 2), logits(1.5, -math.inf, 2))
+    found = compare_logits(logits(1, -math.inf, 2), logits(1.5, -math.inf, 2))
     assert (found.max_abs, found.worst_id) == (0.5, 0)
     with pytest.raises(ValueError, match="fewer than two"):
-        drift(logits(1, -math.inf), logits(1, -math.inf))
+        compare_logits(logits(1, -math.inf), logits(1, -math.inf))
     with pytest.raises(ValueError, match="shapes"):
-        drift(logits(1, 2), logits(1, 2, 3))
+        compare_logits(logits(1, 2), logits(1, 2, 3))

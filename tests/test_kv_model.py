@@ -15,8 +15,8 @@ import transformers
 
 from engine.kv import attention
 from engine.kv.cache import PooledCache
-from engine.kv.drift import drift
 from engine.kv.layout import LayerShape, Layout, cache_argument, probe
+from engine.measure.compare_logits import compare_logits
 
 SMOLLM2 = Layout(
     (LayerShape(3, 64, 64, None, torch.float16, torch.device("cpu")),) * 30, shared=False
@@ -129,7 +129,7 @@ def test_the_default_model_forked_and_taken_back(
                     **{argument: cache},
                 )
             logits = output.logits[0, -1].float().numpy()
-            apart = drift(fresh(ids), logits)
+            apart = compare_logits(fresh(ids), logits)
             assert apart.kl < kl
             assert not apart.flips or apart.close
     attention.uninstall(model)

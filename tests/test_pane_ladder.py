@@ -16,12 +16,12 @@ from engine.sampling.chain import effective
 from engine.sampling.stages import StageContext
 from inspector.draw.bars import DrawLine, share
 from inspector.messages import NeedDense
-from inspector.panes.ladder.candidates import Recorded, Rungs, Whole
 from inspector.panes.ladder.draw_line import detail, draw_lines
 from inspector.panes.ladder.head import compact, head, short_name, value_of
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.ladder.plan import plan
 from inspector.panes.ladder.rows import LadderRows, tail
+from inspector.state.candidates import Recorded, Rungs, Whole
 from inspector.state.rerun import rungs_of
 from inspector.state.view import RunLog, View
 from inspector.widgets.line_view import Pane

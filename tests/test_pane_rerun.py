@@ -12,7 +12,7 @@ from engine.sampling.candidates import SamplingError
 from engine.sampling.head import TailMissing, over_head
 from engine.sampling.stages import StageContext
 from engine.sampling.tail import rest_mass
-from inspector.panes.ladder.candidates import Whole
+from inspector.state.candidates import Whole
 from inspector.state.partial import Partial
 from inspector.state.rerun import WAITING, Run, context_of, rerun, run, what_if
 from inspector.state.view import View

@@ -19,8 +19,8 @@ from inspector.panes.shape.figures import (
 )
 from inspector.panes.shape.histogram import histogram
 from inspector.panes.shape.pane import ShapePane
-from inspector.panes.transcript.loops import briefly, in_words, loop_at
 from inspector.panes.transcript.pane import TranscriptPane
+from inspector.state.loops import briefly, in_words, loop_at
 from inspector.state.rerun import rerun
 from inspector.state.view import View
 from inspector.state.whatif import chain_of

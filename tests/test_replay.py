@@ -16,9 +16,9 @@ from engine.records.events import DenseLogits, RunState
 from engine.records.step import StepRecord
 from inspector.actions.replay import Playing, ReplayInspector, request_of
 from inspector.cli.open import recorder
-from inspector.cli.options import Request, Save
 from inspector.screens.text import TextScreen
 from inspector.state.replay_client import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
+from inspector.state.request import Request, Save
 from sessions import Session, open_session
 from sessions.examples import example
 from sessions.library import Library

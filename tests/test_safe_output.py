@@ -21,8 +21,8 @@ from textual.color import TRANSPARENT
 from engine.safe_output import SafeStream, safe_output, unguarded
 from engine.text import safe, visible
 from inspector.cli import main as cli
-from inspector.cli.printing import console
 from inspector.cli.run import Progress
+from inspector.safe_console import console
 from inspector.safe_screen import SAFE_TEXT, SafeApp, fit
 from tests.hostile import LONE, MARKER, acting, acting_apart_from_style
 

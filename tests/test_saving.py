@@ -17,10 +17,10 @@ from engine.records.step import StepRecord
 from inspector.app import Inspector
 from inspector.cli import sessions_print
 from inspector.cli.open import recorder
-from inspector.cli.options import Request, Save
 from inspector.screens.dialog import Dialog
 from inspector.screens.session_asks import InterruptedMenu, QuitMenu
 from inspector.state.recorder import Recorder, records_of
+from inspector.state.request import Request, Save
 from inspector.state.view import RunLog
 from sessions import SessionWriter, open_session
 from sessions.library import Library
@@ -68,11 +68,11 @@ async def type_in(pilot: Pilot[None], text: str) -> None:
 
 def test_what_the_recorder_wrote_is_what_it_was_given(tmp_path: Path) -> None:
     records = forked_run()
-    keeper = Recorder(lambda prompt: tmp_path / "run.llmi")
-    keeper.add(records)
-    keeper.close()
-    keeper.close()
-    assert keeper.error == ""
+    recorder = Recorder(lambda prompt: tmp_path / "run.llmi")
+    recorder.add(records)
+    recorder.close()
+    recorder.close()
+    assert recorder.error == ""
     with SessionWriter(tmp_path / "other.llmi") as writer:
         writer.add_all(records)
     with open_session(tmp_path / "run.llmi") as one, open_session(tmp_path / "other.llmi") as two:
@@ -81,19 +81,19 @@ def test_what_the_recorder_wrote_is_what_it_was_given(tmp_path: Path) -> None:
 
 
 def test_a_prompt_without_a_token_makes_no_file(tmp_path: Path) -> None:
-    keeper = Recorder(lambda prompt: tmp_path / "run.llmi")
-    keeper.add(forked_run()[:3])
-    keeper.close()
+    recorder = Recorder(lambda prompt: tmp_path / "run.llmi")
+    recorder.add(forked_run()[:3])
+    recorder.close()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_each_prompt_gets_its_own_file(tmp_path: Path) -> None:
     names = iter(["a.llmi", "b.llmi"])
-    keeper = Recorder(lambda prompt: tmp_path / next(names))
+    recorder = Recorder(lambda prompt: tmp_path / next(names))
     run = forked_run()
-    keeper.add(run)
-    keeper.add(one for one in run if type(one).__name__ not in ("ModelFacts", "SettingsChanged"))
-    keeper.close()
+    recorder.add(run)
+    recorder.add(one for one in run if type(one).__name__ not in ("ModelFacts", "SettingsChanged"))
+    recorder.close()
     with open_session(tmp_path / "a.llmi") as a, open_session(tmp_path / "b.llmi") as b:
         assert len(a) == len(b) == 9
         assert b.facts is not None
@@ -104,11 +104,11 @@ def test_a_log_is_kept_as_a_whole(tmp_path: Path) -> None:
     log = RunLog()
     for record in forked_run():
         log.add(record)
-    keeper = Recorder(None)
-    keeper.add(forked_run())
-    keeper.begin(tmp_path / "late.llmi", records_of(log))
-    keeper.close()
-    assert [*keeper.take_news()] == [f"saved as {tmp_path / 'late.llmi'}"]
+    recorder = Recorder(None)
+    recorder.add(forked_run())
+    recorder.begin(tmp_path / "late.llmi", records_of(log))
+    recorder.close()
+    assert [*recorder.take_news()] == [f"saved as {tmp_path / 'late.llmi'}"]
     with open_session(tmp_path / "late.llmi") as session:
         assert sorted(session.steps) == sorted(log.nodes)
 
@@ -119,9 +119,9 @@ def test_e2_a_log_that_is_kept_late_has_every_step_with_its_own_settings(tmp_pat
     for record in run:
         log.add(record)
     first, later = (one.dials for one in run if isinstance(one, SettingsChanged))
-    keeper = Recorder(None)
-    keeper.begin(tmp_path / "late.llmi", records_of(log))
-    keeper.close()
+    recorder = Recorder(None)
+    recorder.begin(tmp_path / "late.llmi", records_of(log))
+    recorder.close()
     replayed = RunLog()
     with open_session(tmp_path / "late.llmi") as session:
         for record in session.records():
@@ -140,9 +140,9 @@ def test_a_session_that_is_gone_on_from_is_copied(tmp_path: Path) -> None:
     with SessionWriter(tmp_path / "old.llmi") as writer:
         writer.add_all(one for one in run if one is not last)
     before = (tmp_path / "old.llmi").read_bytes()
-    keeper = Recorder(lambda prompt: tmp_path / "new.llmi", goes_on=tmp_path / "old.llmi")
-    keeper.add([run[0], last])
-    keeper.close()
+    recorder = Recorder(lambda prompt: tmp_path / "new.llmi", goes_on=tmp_path / "old.llmi")
+    recorder.add([run[0], last])
+    recorder.close()
     assert (tmp_path / "old.llmi").read_bytes() == before
     with open_session(tmp_path / "new.llmi") as session:
         assert len(session) == 9

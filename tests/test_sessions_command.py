@@ -11,11 +11,11 @@ import pytest
 
 from engine.commands import Open
 from inspector.cli import main as cli
-from inspector.cli import sessions_print
+from inspector.cli import run_saver, sessions_print
 from inspector.cli.config import Config
-from inspector.cli.options import Save, UsageError
+from inspector.cli.options import UsageError
 from inspector.cli.sessions import find
-from inspector.state import keeper
+from inspector.state.request import Save
 from sessions import open_session
 from sessions.examples import example
 from sessions.library import Library
@@ -171,9 +171,9 @@ def test_whether_and_where_a_run_is_kept() -> None:
     assert asked("a", config=Config({"autosave": False})).save == Save(auto=False)
 
 
-def kept(save: Save) -> keeper.Keeper:
+def kept(save: Save) -> run_saver.RunSaver:
     """A run of five tokens, kept so."""
-    one, client = keeper.Keeper(save), DirectClient()
+    one, client = run_saver.RunSaver(save), DirectClient()
     opening, configure, submit = script()
     from engine.commands import Run
 

@@ -24,8 +24,9 @@ from engine.records.step import StepRecord
 from inspector.actions.replay import ReplayInspector, request_of
 from inspector.cli import main as cli
 from inspector.cli import run
-from inspector.cli.options import EXIT_UNSAVED, EXIT_USAGE, Request, Save
+from inspector.exit_codes import EXIT_UNSAVED, EXIT_USAGE
 from inspector.state.recorder import Recorder
+from inspector.state.request import Request, Save
 from sessions import SessionWriter, open_session, reader
 from sessions.library import Library
 from tests.direct import DirectClient, script

@@ -15,8 +15,8 @@ from textual.pilot import Pilot
 
 from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import ReplayInspector, request_of
-from inspector.cli.options import Request
 from inspector.panes.ladder.pane import LadderPane
+from inspector.state.request import Request
 from sessions import open_session
 from sessions.examples import example
 

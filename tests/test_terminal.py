@@ -143,7 +143,9 @@ def test_d2_it_ends_with_its_terminal(ignored: bool) -> None:
 
 
 def test_d2_a_screen_that_hangs_is_ended_too() -> None:
-    hangs = "import inspector.terminal, inspector.app, time\ninspector.terminal._GRACE_S = 0.5\n"
+    hangs = (
+        "import inspector.cli.terminal, inspector.app, time\ninspector.terminal._GRACE_S = 0.5\n"
+    )
     hangs += "inspector.app.Inspector.action_first = lambda self: time.sleep(3600)\n"
     with terminal("-c", hangs + scripted_app()) as one:
         one.wait_for("ready")
@@ -162,7 +164,7 @@ import sys
 from pathlib import Path
 from engine.commands import Configure, Open, Submit
 from inspector.cli import main as cli; from inspector.cli import run
-from inspector.cli.options import Request, Save
+from inspector.state.request import Request, Save
 
 options = {{"tokens": list("abcdefgh"), "delay_ms": 50}}
 asked = Request(Open("scripted", options), Configure(max_tokens=10_000), Submit("abc"),

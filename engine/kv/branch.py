@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from engine.kv.prefix import Key
 
-DROPPED = -1
-"""A table's entry for a block that fell out of a sliding window and was given back."""
-
 
 class OutOfBlocks(RuntimeError):
     """What is held leaves no room in the pool; one line says how much there is and what to do."""

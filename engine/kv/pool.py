@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.kv.blocks import Blocks
-from engine.kv.branch import DROPPED, Branch, Copy, Counters, Extension, OutOfBlocks
+from engine.kv.branch import Branch, Copy, Counters, Extension, OutOfBlocks
 from engine.kv.prefix import Key, chain
+from engine.records.cache import DROPPED
 
 MAX_BRANCHES = 512
 _REMEMBERED_KEYS = 65_536

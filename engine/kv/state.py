@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from engine.kv.blocks import Blocks
-from engine.kv.branch import DROPPED, Branch
+from engine.kv.branch import Branch
 from engine.kv.pool import Pool
-from engine.records.cache import BlockStatus, BranchState, GroupState, PoolState
+from engine.records.cache import DROPPED, BlockStatus, BranchState, GroupState, PoolState
 
 
 def pool_state(

@@ -1,4 +1,4 @@
-"""How far the run's logits lie from those of a fresh read, and how far other ways of reading do."""
+"""Drift of a run's logits, padded batches and other dtypes against one pass without a cache."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from engine.backends.base import BackendError
-from engine.kv.drift import drift
+from engine.measure.compare_logits import compare_logits
 from engine.models.resolve import FLOAT_DTYPES
 from engine.progress import Progress, silent
 from engine.records.arrays import FloatArray
@@ -16,13 +16,16 @@ from engine.run.stepper import Stepper, StepperError
 from engine.run.tree import ROOT
 
 
-def measure_drift(stepper: Stepper, node: int, progress: Progress = silent) -> DriftMeasured:
-    """Hold the logits that ``node`` was drawn from, and others, against a fresh read's.
+def measure_drift(
+    stepper: Stepper, node: int | None = None, progress: Progress = silent
+) -> DriftMeasured:
+    """Compare the logits that ``node`` was drawn from with those of one pass without a cache.
 
-    At the prompt (node 0), the logits after it. What the run holds stays as it is. Raises
-    StepperError where there are no such logits yet, and BackendError where the text cannot be
-    read at once.
+    And those of padded batches and other dtypes too. Without a ``node`` it is the cursor; at the
+    prompt (node 0), the logits after it. The run stays as it is. Raises StepperError where there
+    are no such logits yet, and BackendError where the text cannot be read at once.
     """
+    node = stepper.cursor if node is None else node
     backend, facts = stepper.backend, stepper.backend.facts
     ours = _of_the_run(stepper, node)
     ids = list(stepper.path_ids(ROOT if node == ROOT else stepper.tree.parent(node)))
@@ -69,7 +72,7 @@ def _row(
     stepper: Stepper, label: str, reference: FloatArray, read: Callable[[], FloatArray]
 ) -> DriftRow:
     try:
-        found = drift(reference, read())
+        found = compare_logits(reference, read())
     except (BackendError, ValueError) as error:
         return DriftRow(label, obstacle=str(error))
     return DriftRow(label, found, stepper.backend.token(found.other_top))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.machine_file import cache_dir
 from engine.models import gguf
 from engine.models.build_checks import check_built, configuration
 from engine.models.bundled import (
@@ -34,7 +35,7 @@ from engine.models.config_checks import check_config, check_generation, check_la
 from engine.models.folder import check_folder, read_object
 from engine.models.hub import NotFound, hub_folder
 from engine.models.load_faults import explained, tried_tokenizer
-from engine.models.store import cache_dir, gigabytes, known_sha256, prepare, provenance
+from engine.models.store import gigabytes, known_sha256, prepare, provenance
 from engine.models.weights import (
     available_memory,
     has_tokenizer,

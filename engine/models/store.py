@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from engine.machine_file import cache_dir
 from engine.models.checks import ModelError
 from engine.plain_files import read_json
 from engine.progress import Progress
@@ -30,15 +31,6 @@ PROVENANCE = "llm-inspect.json"
 
 _LARGEST_RECORD = 1 << 20
 _SCHEMA = 1  # raise it when what is prepared changes, and everybody's is prepared anew
-
-
-def cache_dir() -> Path:
-    """The user's cache folder for llm-inspect; LLM_INSPECT_CACHE overrides it."""
-    if chosen := os.environ.get("LLM_INSPECT_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("llm-inspect", appauthor=False)
 
 
 def prepared(name: str) -> Path | None:

@@ -13,6 +13,8 @@ BLOCK_SIZE = 16
 """Positions of a block unless something else is asked for."""
 
 
+DROPPED = -1
+"""A table's entry for a block that fell out of a sliding window and was given back."""
 LARGEST_BLOCK = 1024
 """More positions than that in a block cannot be asked for."""
 

@@ -20,7 +20,6 @@ from engine.conditions.moment import Moment, Trail
 from engine.records.arrays import FloatArray
 from engine.records.cache import KVState, PoolState
 from engine.records.events import NAME_LENGTH, BranchDeleted, BranchNamed
-from engine.records.measured import DriftMeasured
 from engine.records.prompt import Origin, PrefillRecord, PromptRecord
 from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind, brief
 from engine.records.vocabulary import Token, Vocabulary
@@ -453,14 +452,6 @@ class Stepper:
         if node == ROOT or node not in self.children:
             raise StepperError(f"node {node} was not drawn from a distribution")
         return self._distribution(self.tree.parent(node)).logits
-
-    def drift(self, node: int | None = None) -> DriftMeasured:
-        """How far the logits that ``node`` (default: the cursor) was drawn from lie from a fresh
-        read's; see ``engine.measure.drift``. The run stays as it is.
-        """
-        from engine.measure.drift import measure_drift
-
-        return measure_drift(self, self.cursor if node is None else node)
 
     def restore(
         self,

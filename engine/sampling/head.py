@@ -51,13 +51,6 @@ def over_head(
             "and these settings may keep some of it",
             mass,
         )
-    return completed(step, chain, context, vocab_size)
-
-
-def completed(
-    step: StepRecord, chain: Chain, context: StageContext, vocab_size: int
-) -> tuple[Ladder, Ladder]:
-    """The chain over the record with the rest spread evenly, and as peaked as it can be."""
     flat, peaked = (chain.run(one, context) for one in _completions(step, context, vocab_size))
     return flat, peaked
 

@@ -10,7 +10,6 @@ from textual.content import Content
 from engine.commands import Step, Submit
 from engine.records.step import StepRecord, TopTable
 from engine.sampling.chain import Chain
-from inspector.cli.options import Request
 from inspector.draw.cells import token_text
 from inspector.draw.numbers import plural
 from inspector.panes.tree.pane import TreePane
@@ -19,6 +18,7 @@ from inspector.screens.forks import DeleteMenu, ForkMenu, NameAsk, SeedAsk, Sett
 from inspector.screens.prompt import PromptScreen
 from inspector.screens.token_ask import Ids, TokenAsk
 from inspector.state.controller import Controller
+from inspector.state.request import Request
 from inspector.state.whatif import recorded_chain
 
 _BUSY = "a pass is running: space pauses it"

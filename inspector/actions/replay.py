@@ -15,8 +15,8 @@ from engine.commands import Configure, Restore, Submit
 from engine.records.events import RunState, StateChanged
 from engine.records.model import ModelFacts
 from inspector.app import Inspector
-from inspector.cli.options import EXIT_USAGE, Request
 from inspector.covered import covered
+from inspector.exit_codes import EXIT_USAGE
 from inspector.keys import REPLAYING
 from inspector.state.client import Client
 from inspector.state.replay_client import (
@@ -28,6 +28,7 @@ from inspector.state.replay_client import (
     differences,
     obstacle,
 )
+from inspector.state.request import Request
 from inspector.state.view import ROOT
 from sessions.file.format import SessionError
 from sessions.reader import Session

@@ -17,9 +17,10 @@ from engine.records.step import StepRecord
 from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.bench_report import Circumstances, lines, report
 from inspector.cli.engine_log import engine_log
-from inspector.cli.options import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK
-from inspector.cli.printing import console, print_lines
+from inspector.cli.printing import print_lines
 from inspector.cli.run import Progress
+from inspector.exit_codes import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK
+from inspector.safe_console import console
 from inspector.state import ceilings as ceilings_file
 from inspector.state.view import ROOT, View
 from sessions.export.jsonl import dumps

@@ -18,8 +18,8 @@ from engine.text import visible
 from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.config import config_file, log_file
 from inspector.cli.engine_log import engine_log
-from inspector.cli.options import EXIT_ENGINE, EXIT_OK
 from inspector.cli.run import Progress
+from inspector.exit_codes import EXIT_ENGINE, EXIT_OK
 
 _PACKAGES = ("llm-inspect-tui", "torch", "transformers", "textual", "rich", "plotext", "numpy")
 _WIDTH = 20

@@ -15,10 +15,6 @@ from engine.safe_output import safe_output
 from engine.text import visible
 from inspector.cli.option_values import positive
 from inspector.cli.options import (
-    EXIT_ENGINE,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_USAGE,
     OneLineParser,
     UsageError,
     add_break_options,
@@ -31,6 +27,7 @@ from inspector.cli.options import (
     open_command,
     request,
 )
+from inspector.exit_codes import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from inspector.signals import Signalled, raising
 
 PROGRAM = "llm-inspect"

@@ -15,9 +15,11 @@ from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from inspector.cli.config import Config
 from inspector.cli.engine_log import engine_log
-from inspector.cli.options import EXIT_ENGINE, EXIT_OK, Request, Save, UsageError
+from inspector.cli.options import UsageError
+from inspector.cli.terminal import require_terminal, run_in_terminal
+from inspector.exit_codes import EXIT_ENGINE, EXIT_OK
 from inspector.state.ceilings import Known, default_path, find, save
-from inspector.terminal import require_terminal, run_in_terminal
+from inspector.state.request import Request, Save
 
 if TYPE_CHECKING:
     from engine.process import EngineClient

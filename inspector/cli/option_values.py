@@ -10,8 +10,8 @@ from typing import Any
 from engine.records.cache import LARGEST_BLOCK
 from engine.records.model import KV_DTYPES
 from inspector.cli.sizes import parse_size
+from inspector.state.request import MAX_SEED
 
-MAX_SEED = 2**63 - 1
 _MANY = 2**31 - 1
 NUMBERS: Mapping[str, tuple[int, int]] = {
     "threads": (1, 1024),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,8 +16,8 @@ from engine.sampling.stages import DIALS
 from inspector.cli.config import Config, ConfigError
 from inspector.cli.kv_options import add_kv_options, kv_options
 from inspector.cli.option_values import DTYPES, number
+from inspector.state.request import Request, Save
 
-EXIT_OK, EXIT_CHECK, EXIT_USAGE, EXIT_ENGINE, EXIT_UNSAVED, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
 DEFAULT_MAX_TOKENS = 256
 
 
@@ -122,26 +121,6 @@ def add_save_options(parser: argparse.ArgumentParser, *, screen: bool = False) -
     group.add_argument(
         "--full-logits", action="store_true", help="keep every step's whole logits too"
     )
-
-
-@dataclass(frozen=True)
-class Save:
-    """Whether and where a run is kept. Without a ``path``: under a name of its own, if ``auto``."""
-
-    path: Path | None = None
-    full_logits: bool = False
-    auto: bool = True
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to load, how to sample, what to read and where to stop, and where to keep it."""
-
-    open: Open
-    configure: Configure
-    submit: Submit
-    breakpoints: SetBreakpoints = field(default_factory=SetBreakpoints)
-    save: Save = Save()
 
 
 def request(args: argparse.Namespace, config: Config) -> Request:

@@ -16,10 +16,11 @@ from engine.sampling.settings import FLAG, in_vain
 from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
 from inspector.cli.engine_log import engine_log
-from inspector.cli.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED, Request
 from inspector.cli.run_breakpoints import Stops
+from inspector.cli.run_saver import RunSaver
+from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
 from inspector.signals import Signalled
-from inspector.state.keeper import Keeper
+from inspector.state.request import Request
 from inspector.state.view import ROOT, RunLog
 from sessions.export.jsonl import dumps, end_line, run_line, step_line
 
@@ -31,9 +32,9 @@ BREAKPOINT = "breakpoint"
 class TextOutput:
     """The generated text as it comes; a line about speed on standard error at the end."""
 
-    def __init__(self, out: TextIO, keeper: Keeper) -> None:
+    def __init__(self, out: TextIO, saver: RunSaver) -> None:
         self._out = out
-        self._keeper = keeper
+        self._saver = saver
         self._decoder = IncrementalDecoder()
         # A pipe gets what hides as it is; what acts on a terminal is made visible there too, as it
         # may end in one. The exact bytes are in the other form.
@@ -62,7 +63,7 @@ class TextOutput:
         kept = log.facts.kv_storage if log.facts is not None else None
         if kept is not None and kept.unusual:
             words.append(kept.unusual)
-        if self._keeper.error:
+        if self._saver.error:
             words.append("NOT SAVED")
         print(f"[{', '.join(words)}; {visible(detail or reason)}]", file=sys.stderr)
         if reason == BREAKPOINT:
@@ -76,9 +77,9 @@ class TextOutput:
 class JsonOutput:
     """The contract for programs: one ``run`` line, one ``step`` line a token, one ``end`` line."""
 
-    def __init__(self, out: TextIO, keeper: Keeper) -> None:
+    def __init__(self, out: TextIO, saver: RunSaver) -> None:
         self._out = out
-        self._keeper = keeper
+        self._saver = saver
         self._decoder = IncrementalDecoder()
 
     def begin(self, log: RunLog) -> None:
@@ -92,7 +93,7 @@ class JsonOutput:
         path = log.path(max(log.nodes, default=ROOT))
         figures = speed(log.prompt, log.prefill, path)
         line = end_line(reason, detail, figures, len(path), prefill=log.prefill)
-        self._line(line | stops.fields() | self._keeper.fields())
+        self._line(line | stops.fields() | self._saver.fields())
 
     def _line(self, value: dict[str, Any]) -> None:
         self._out.write(dumps(value) + "\n")
@@ -129,28 +130,28 @@ class Progress:
 
 def run(asked: Request, form: str) -> int:
     """Carry out the request to its end and print it. Returns the exit code."""
-    keeper = Keeper(asked.save)
+    saver = RunSaver(asked.save)
     output: TextOutput | JsonOutput
-    output = (JsonOutput if form == "jsonl" else TextOutput)(sys.stdout, keeper)
+    output = (JsonOutput if form == "jsonl" else TextOutput)(sys.stdout, saver)
     client = EngineClient(engine_log())
     client.start()
     for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
         client.send(command)
     stops, watches = Stops(asked.breakpoints), asked.breakpoints.watches
     if stops.points or watches:
-        keeper.keep(BreakpointsSet(stops.points, watches), client)
+        saver.keep(BreakpointsSet(stops.points, watches), client)
     try:
-        code = _follow(client, output, Progress(sys.stderr), stops, keeper)
+        code = _follow(client, output, Progress(sys.stderr), stops, saver)
         if any(one.told or one.untold for one in stops.points):
-            keeper.keep(BreakpointsSet(stops.points, watches), client)
-        keeper.finish(client)
+            saver.keep(BreakpointsSet(stops.points, watches), client)
+        saver.finish(client)
     except (KeyboardInterrupt, Signalled):
         client.kill()
         raise
     finally:
         client.close()
-        keeper.close()
-    return EXIT_UNSAVED if code == EXIT_OK and keeper.error else code
+        saver.close()
+    return EXIT_UNSAVED if code == EXIT_OK and saver.error else code
 
 
 def _follow(
@@ -158,13 +159,13 @@ def _follow(
     output: TextOutput | JsonOutput,
     progress: Progress,
     stops: Stops,
-    keeper: Keeper,
+    saver: RunSaver,
 ) -> int:
     log = RunLog()
     begun = False
     while True:
         for record in client.take(timeout=None):
-            keeper.keep(record, client)
+            saver.keep(record, client)
             log.add(record)
             match record:
                 case LoadProgress(phase, fraction, detail):

@@ -9,8 +9,9 @@ from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Effective, SpecError, effective
 from engine.sampling.report import notes, sample_report
 from inspector.cli.config import Config
-from inspector.cli.options import EXIT_OK, UsageError, chain_choice
+from inspector.cli.options import UsageError, chain_choice
 from inspector.cli.sample_input import Given, Place, place, read_input
+from inspector.exit_codes import EXIT_OK
 from sessions.export.jsonl import dumps
 
 DEFAULT_TOP = 20
@@ -57,8 +58,9 @@ def _print(args: argparse.Namespace, given: Given, settings: Effective, context:
         report["draw"] = {name: report[name] for name in ("token_id", "how", "u", "low", "high")}
         print(dumps(report))
         return EXIT_OK
-    from inspector.cli.printing import console, print_lines
+    from inspector.cli.printing import print_lines
     from inspector.cli.sample_text import sample_lines
+    from inspector.safe_console import console
 
     ladder = settings.chain.run(given.read.logits, context)
     drawn = settings.chain.choose(ladder, context)

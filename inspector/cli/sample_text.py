@@ -16,11 +16,11 @@ from inspector.cli.sample_input import Given
 from inspector.draw.bars import share
 from inspector.draw.derived import derived_lines
 from inspector.draw.numbers import plural, wrapped
-from inspector.panes.ladder.candidates import Rung, Whole
 from inspector.panes.ladder.draw_line import draw_lines
 from inspector.panes.ladder.head import FULL, head
 from inspector.panes.ladder.plan import Plan, plan
 from inspector.panes.ladder.rows import LadderRows
+from inspector.state.candidates import Rung, Whole
 
 _LABEL = 10
 _NOBODY = ("off", "default")

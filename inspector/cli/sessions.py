@@ -15,7 +15,6 @@ from engine.text import visible
 from inspector.cli.config import Config
 from inspector.cli.options import (
     OneLineParser,
-    Request,
     UsageError,
     add_break_options,
     add_model_options,
@@ -25,7 +24,8 @@ from inspector.cli.options import (
     open_command,
     save_choice,
 )
-from inspector.terminal import is_terminal, require_terminal, run_in_terminal
+from inspector.cli.terminal import is_terminal, require_terminal, run_in_terminal
+from inspector.state.request import Request
 from sessions import Session, SessionError, open_session
 from sessions.export.formats import FORMS
 from sessions.file.format import SUFFIX

@@ -10,8 +10,9 @@ from typing import Any
 
 from engine.commands import Open
 from engine.text import visible
-from inspector.cli.options import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, UsageError
+from inspector.cli.options import UsageError
 from inspector.cli.run import Progress
+from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK
 from sessions import Session, SessionError, open_session, verify
 from sessions.compare import text as diff_text
 from sessions.compare.diff import diff, model_changes, side_of

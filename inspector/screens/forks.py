@@ -11,8 +11,8 @@ from engine.records.events import NAME_LENGTH
 from engine.sampling.chain import Chain, SpecError, parse_spec
 from engine.sampling.spec import has_order
 from engine.text import visible
-from inspector.cli.option_values import MAX_SEED
 from inspector.screens.dialog import Ask, Menu
+from inspector.state.request import MAX_SEED
 from inspector.state.whatif import chain_of, turned
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import machine_file
-from engine.models.store import cache_dir
+from engine.machine_file import cache_dir
 from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 

@@ -11,7 +11,7 @@ import numpy as np
 from engine.records.step import Draw, StageTrace
 from engine.sampling.chain import Ladder
 from engine.sampling.draw import stretch
-from inspector.panes.ladder.candidates import Recorded, Rung, Stretches
+from inspector.state.candidates import Recorded, Rung, Stretches
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Candidates, Chain, Ladder
 from engine.sampling.head import TailMissing, over_head
 from engine.sampling.stages import StageContext
-from inspector.draw.bars import share
-from inspector.panes.ladder.candidates import Recorded, Rungs, Whole
+from engine.text import share
+from inspector.state.candidates import Recorded, Rungs, Whole
 from inspector.state.partial import Partial
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import hypothetical, recorded_chain

@@ -11,8 +11,8 @@ from engine.records.events import EngineError, LoadProgress, RunState
 from engine.records.model import ModelFacts
 from engine.text import visible
 from inspector.draw.numbers import MUTED, cut, padded, right
-from inspector.panes.transcript.loops import briefly, in_words, loop_at
 from inspector.state.branches import place
+from inspector.state.loops import briefly, in_words, loop_at
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import hypothetical
 

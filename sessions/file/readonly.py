@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from sessions.file.format import VERSION, SessionError, objects, one_line
-from sessions.promises import promises
+from sessions.file.promises import promises
 
 CHECK_SECONDS = 60.0
 """How long one look at a file may take before it is given up."""

@@ -18,7 +18,7 @@ import torch
 from engine import machine_file
 from engine.backends.hf.dtype import TRIED, Choice
 from engine.backends.hf.facts import device_name
-from engine.models.store import cache_dir
+from engine.machine_file import cache_dir
 from engine.records.model import DtypeTrial
 
 _SCHEMA = 1

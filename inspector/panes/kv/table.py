@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from textual.content import Content
 
-from engine.kv.branch import DROPPED
-from engine.records.cache import PoolState
+from engine.records.cache import DROPPED, PoolState
 from inspector.draw.cells import clip
 from inspector.draw.cells import right as aligned
 from inspector.draw.numbers import cut, fit, heading, labelled, muted, plural

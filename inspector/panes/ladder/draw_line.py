@@ -11,7 +11,7 @@ from engine.text import visible
 from inspector.draw.bars import DrawLine, share
 from inspector.draw.cells import clip, token_text
 from inspector.draw.numbers import cut, fit
-from inspector.panes.ladder.candidates import Rung, Rungs
+from inspector.state.candidates import Rung, Rungs
 
 _MARK, _TRIED_MARK = "$bar-drawn $bar-drawn-style", "$estimated bold"
 _MUTED = "$text-muted"

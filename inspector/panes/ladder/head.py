@@ -13,8 +13,8 @@ from inspector.draw.bars import share
 from inspector.draw.cells import clip, right
 from inspector.draw.derived import derived_cell
 from inspector.draw.numbers import NOTHING
-from inspector.panes.ladder.candidates import Rungs
 from inspector.panes.ladder.plan import Plan
+from inspector.state.candidates import Rungs
 
 FULL, SHORT = 18, 9
 """Pane heights from which the head has five and three lines; below, it has one."""

@@ -28,12 +28,12 @@ from engine.sampling.chain import Chain
 from inspector.background import Background
 from inspector.draw.bars import share
 from inspector.messages import NeedDense
-from inspector.panes.ladder.candidates import Recorded, Rungs
 from inspector.panes.ladder.draw_line import detail, draw_lines
 from inspector.panes.ladder.head import FULL, SHORT, head, head_height
 from inspector.panes.ladder.plan import plan
 from inspector.panes.ladder.rows import LadderRows, tail
 from inspector.panes.ladder.why import Why, why
+from inspector.state.candidates import Recorded, Rungs
 from inspector.state.rerun import Run, rerun, rungs_of, token_of, what_if
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane, Rows

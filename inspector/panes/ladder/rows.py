@@ -12,10 +12,10 @@ from inspector.draw.bars import FIGURE, about, share
 from inspector.draw.block_chars import bar
 from inspector.draw.cells import left, right, token_parts
 from inspector.draw.numbers import NOTHING
-from inspector.panes.ladder.candidates import Rung, Rungs
 from inspector.panes.ladder.draw_line import signed
 from inspector.panes.ladder.head import short_name
 from inspector.panes.ladder.plan import CHANGE, FINAL, Plan, StageColumn
+from inspector.state.candidates import Rung, Rungs
 
 CUT, DRAWN, WOULD = "✂", "●", "○"
 KEPT, LOST, MORE, LESS = "+", "−", "▲", "▼"

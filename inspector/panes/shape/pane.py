@@ -30,7 +30,7 @@ from inspector.panes.shape.figures import (
     whole_census,
 )
 from inspector.panes.shape.histogram import histogram
-from inspector.panes.transcript.loops import in_words, loop_at
+from inspector.state.loops import in_words, loop_at
 from inspector.state.rerun import Run, rerun, token_of, what_if
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane, Rows

@@ -19,8 +19,8 @@ from textual.content import Content
 from engine.records.vocabulary import TokenKind
 from inspector.draw.cells import hex_bytes, kind_style, token_text
 from inspector.messages import GoTo
-from inspector.panes.transcript.loops import in_words, loop_at
 from inspector.panes.transcript.text_layout import THRESHOLDS, Flow, Run, Sign, shade
+from inspector.state.loops import in_words, loop_at
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane, Rows
 

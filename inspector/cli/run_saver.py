@@ -11,7 +11,7 @@ from engine.records.events import DenseLogits, EngineError, Record
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.text import visible
-from inspector.cli.options import Save
+from inspector.state.request import Save
 from sessions.file.format import SessionError
 from sessions.writer import SessionWriter
 
@@ -25,7 +25,7 @@ class Client(Protocol):
     def take(self, timeout: float | None = 0.0) -> list[Record]: ...
 
 
-class Keeper:
+class RunSaver:
     """Writes each record when it comes. Nothing is kept where no file was named."""
 
     def __init__(self, save: Save) -> None:

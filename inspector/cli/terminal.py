@@ -59,7 +59,7 @@ def run_in_terminal(app: App[Any]) -> Any:
     """Run ``app`` to its end, however that comes; what it returns."""
     from textual.drivers.linux_driver import LinuxDriver
 
-    from inspector.driver import TerminalDriver
+    from inspector.cli.driver import TerminalDriver
 
     if app.driver_class is LinuxDriver:
         app.driver_class = TerminalDriver

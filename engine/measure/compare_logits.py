@@ -1,4 +1,4 @@
-"""How far two ways to the same logits lie apart: a cache and a fresh read, two dtypes, 8 bits.
+"""Two logit vectors of the same text compared: differences, divergence, the most likely token.
 
 They never agree to the bit (sums are taken in another order), so what is shown is how much, and
 whether it would have mattered.
@@ -7,15 +7,12 @@ whether it would have mattered.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.records.arrays import DoubleArray, FloatArray
 from engine.records.measured import Drift
 
-FloatArray = NDArray[np.float32]
-DoubleArray = NDArray[np.float64]
 
-
-def drift(reference: FloatArray, other: FloatArray) -> Drift:
+def compare_logits(reference: FloatArray, other: FloatArray) -> Drift:
     """Compare two logit vectors, shape ``(vocab_size,)``.
 
     A logit that is minus infinity in both is left out. Raises ValueError where the shapes differ

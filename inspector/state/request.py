@@ -1,0 +1,30 @@
+"""A run as it is asked for: model, sampler settings, prompt, breakpoints, and where it is saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.commands import Configure, Open, SetBreakpoints, Submit
+
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Save:
+    """Whether and where a run is kept. Without a ``path``: under a name of its own, if ``auto``."""
+
+    path: Path | None = None
+    full_logits: bool = False
+    auto: bool = True
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to load, how to sample, what to read and where to stop, and where to keep it."""
+
+    open: Open
+    configure: Configure
+    submit: Submit
+    breakpoints: SetBreakpoints = field(default_factory=SetBreakpoints)
+    save: Save = Save()

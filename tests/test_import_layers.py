@@ -1,0 +1,155 @@
+"""The arrows between packages: a module imports from its own package and from the layers below it.
+
+Lazy imports count too: one inside a function may save start-up time, but turns no arrow around.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TOP = ("inspector", "sessions", "engine", "themes")
+
+LAYERS = """
+inspector.__main__
+inspector.cli
+inspector.app inspector.browser
+inspector.actions
+inspector.screens
+inspector.panes
+inspector.widgets
+inspector.draw
+inspector.state
+inspector.safe_screen inspector.commands
+inspector.background inspector.covered inspector.escapes inspector.exit_codes inspector.keys
+    inspector.messages inspector.safe_console inspector.signals inspector.theming
+
+sessions.examples
+sessions.verify
+sessions.compare
+sessions.export
+sessions.library sessions.recording sessions.whole sessions
+sessions.preview sessions.reader sessions.tempo sessions.writer
+sessions.lazy_steps
+sessions.rows
+sessions.file sessions.deleted
+
+themes
+
+engine engine.process
+engine.server
+engine.api engine.measure
+engine.commands engine.run
+engine.backends engine.conditions
+engine.kv engine.models engine.sampling
+engine.machine_file engine.safe_output engine.timing
+engine.openmp engine.parent engine.plain_files engine.progress engine.text
+engine.records
+"""
+"""From the top down, a layer a line; those of one layer do not know each other."""
+
+OUTSIDE = {
+    "inspector": "engine.commands engine.conditions engine.machine_file engine.plain_files "
+    "engine.records engine.safe_output engine.sampling engine.text engine.timing",
+    "inspector.cli": "engine.backends engine.measure engine.models engine.openmp engine.process "
+    "engine.run",
+    "sessions": "engine.records engine.sampling engine.text engine.timing",
+    "sessions.examples": "engine.backends engine.run",
+    "sessions.recording": "engine.run",
+    "sessions.verify": "engine.run",
+    "themes": "engine.plain_files",
+}
+"""Package -> what it may import from the engine; a part of a package, what it may beside that."""
+
+EXCEPTIONS = {
+    ("inspector.actions.replay", "inspector.app"): "a replay is a subclass of the app",
+    ("inspector.panes.gauges.pane", "engine.measure.roofline"): "the arithmetic of the roofline",
+}
+"""Single arrows that are known and to go; one that is there no longer fails the test."""
+
+
+def layers() -> dict[str, int]:
+    """Package -> its layer, counted from the top."""
+    text = LAYERS.replace("\n    ", " ")
+    lines = [line.split() for line in text.splitlines() if line]
+    return {name: number for number, line in enumerate(lines) for name in line}
+
+
+def modules() -> dict[str, Path]:
+    """Every module that is shipped, by its dotted name."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for top in TOP
+        for path in sorted((ROOT / top).rglob("*.py"))
+    }
+
+
+MODULES = modules()
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Our own modules that a file imports anywhere, type checkers' imports left out."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = [f"{node.module}.{one.name}" for one in node.names]
+            names = [one if one in MODULES else node.module for one in whole]
+        yield from (name for name in names if name in MODULES)
+
+
+ARROWS = sorted({(name, to) for name, path in MODULES.items() for to in imports(path)})
+
+
+def package(module: str) -> str:
+    """The part of a module's name that the layers are told by."""
+    return ".".join(module.split(".")[:2])
+
+
+def test_every_package_has_a_layer() -> None:
+    packages = {package(name) for name in MODULES} - {"inspector"}
+    assert packages == set(layers())
+
+
+def test_arrows_go_down() -> None:
+    level = layers()
+    wrong = [
+        (name, to)
+        for name, to in ARROWS
+        if package(name) != package(to) and level[package(to)] <= level[package(name)]
+    ]
+    assert [one for one in wrong if one not in EXCEPTIONS] == []
+
+
+def test_only_some_of_the_engine_is_known_outside() -> None:
+    wrong = []
+    for name, to in ARROWS:
+        top, engine = name.partition(".")[0], to.split(".")[0] == "engine"
+        if engine and top != "engine":
+            allowed = f"{OUTSIDE[top]} {OUTSIDE.get(package(name), '')}".split()
+            if package(to) not in allowed and (name, to) not in EXCEPTIONS:
+                wrong.append((name, to))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("arrow", EXCEPTIONS)
+def test_an_exception_that_is_gone_is_taken_out(arrow: tuple[str, str]) -> None:
+    assert arrow in ARROWS
+
+
+def test_modules_import_in_no_circle() -> None:
+    below: dict[str, set[str]] = {name: set() for name in MODULES}
+    for name, to in ARROWS:
+        if name != to:
+            below[name].add(to)
+    assert len(list(graphlib.TopologicalSorter(below).static_order())) == len(MODULES)
