@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import pytest
 
 from engine.backends.scripted import ScriptedBackend
 from engine.kv.prefix import common_ids
@@ -112,6 +113,20 @@ def test_c4_the_text_so_far_is_not_copied_at_every_step() -> None:
     ids = stepper.path_ids(stepper.cursor)
     stepper.step()
     assert stepper.path_ids(stepper.cursor) is ids
+
+
+def test_c4_what_stages_know_of_the_text_is_not_copied_and_stays_as_it_was() -> None:
+    stepper = run()
+    made = [stepper.step().token.id for _ in range(5)]
+    known = stepper._context(stepper.cursor, 0).output_ids
+    stepper.step()
+    assert not isinstance(known, (tuple, list))
+    assert len(known) == 5
+    assert list(known) == made
+    assert (known[0], known[-1], known[1:3]) == (made[0], made[-1], tuple(made[1:3]))
+    with pytest.raises(IndexError):
+        known[5]
+    assert list(stepper._context(2, 0).output_ids) == made[:2]
 
 
 def test_a_common_beginning_is_found_to_the_position() -> None:

@@ -25,7 +25,7 @@ from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind, br
 from engine.records.vocabulary import Token, Vocabulary
 from engine.run.logit_store import DEFAULT_BUDGET
 from engine.run.reading import PREFILL_CHUNK, Distribution, Reading
-from engine.run.tree import ROOT, Tree
+from engine.run.tree import ROOT, Ids, Tree
 from engine.sampling.chain import Effective, Ladder, SamplingError, effective, forced
 from engine.sampling.stages import StageContext
 from engine.text import quote
@@ -266,7 +266,7 @@ class Stepper:
         count = len(self._prompt.ids)
         return StageContext(
             prompt_ids=self._prompt.ids,
-            output_ids=tuple(ids[count:]),
+            output_ids=Ids(ids, count),
             stop_ids=frozenset(self.backend.facts.stop_ids),
             seed=seed,
             state=self.tree.states.get(parent, {}),

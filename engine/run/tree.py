@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import overload
 
 from engine.records.step import StepRecord, Stop
 from engine.records.step_table import StepTable
 
 ROOT = 0
 """The node that stands for the prompt."""
+
+
+class Ids(Sequence[int]):
+    """A stretch of a list that only grows, as it is now; the list is not copied."""
+
+    def __init__(self, ids: list[int], start: int) -> None:
+        self._ids, self._range = ids, range(start, len(ids))
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __iter__(self) -> Iterator[int]:
+        return islice(self._ids, self._range.start, self._range.stop)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, index: int | slice) -> int | tuple[int, ...]:
+        if isinstance(index, slice):
+            return tuple(self._ids[place] for place in self._range[index])
+        return self._ids[self._range[index]]
 
 
 class Tree:

@@ -34,7 +34,7 @@ class StageContext:
     """
 
     prompt_ids: tuple[int, ...] = ()
-    output_ids: tuple[int, ...] = ()
+    output_ids: Sequence[int] = ()
     stop_ids: frozenset[int] = frozenset()
     seed: int = 0
     state: Mapping[str, float] = field(default_factory=dict)
