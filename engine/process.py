@@ -38,6 +38,9 @@ class EngineClient:
     the same thread.
     """
 
+    can_run = True
+    """There is a model behind it, or will be."""
+
     def __init__(self, log_file: Path, notify: Callable[[], None] = lambda: None) -> None:
         self.log_file = log_file
         self.notify = notify

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.binding import BindingType
+from textual.screen import Screen
 from textual.timer import Timer
 
 import themes
@@ -22,7 +23,8 @@ from engine.records.events import RunState
 from engine.records.measured import Ceilings, Measured
 from engine.records.model import ModelFacts
 from engine.text import visible
-from inspector.actions.forks import BranchingApp
+from inspector.actions.forks import Forks
+from inspector.actions.host import Answer
 from inspector.actions.measure import MeasuringApp
 from inspector.actions.sessions import SavingApp
 from inspector.commands import KeyCommands
@@ -32,13 +34,13 @@ from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.panes.gauges.pane import GaugesPane
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
+from inspector.screens.dialog import Dialog
 from inspector.state.ceilings import Known
 from inspector.state.client import Client
 from inspector.state.controller import Controller
 from inspector.state.held_steps import HeldSteps
 from inspector.state.recorder import Recorder
 from inspector.state.request import Request
-from inspector.state.whatif import configure_for
 from inspector.theming import heed_no_color, use_theme
 from sessions.library import Library
 
@@ -49,12 +51,12 @@ _PARKED_FRAME_S = 1 / 2
 _TICK_S = 0.5
 
 
-class Inspector(BranchingApp, SavingApp, MeasuringApp):
+class Inspector(SavingApp, MeasuringApp):
     """The inspector on one run. ``connect`` makes and starts a new engine client."""
 
     TITLE = "llm-inspect"
     CSS_PATH = Path(__file__).with_name("app.tcss")
-    COMMANDS = BranchingApp.COMMANDS | {KeyCommands}
+    COMMANDS = SavingApp.COMMANDS | {KeyCommands}
     BINDINGS: ClassVar[list[BindingType]] = [*GENERAL, *BRANCHING, *SAMPLER, *TRYING]
     ENABLE_COMMAND_PALETTE = True
 
@@ -77,7 +79,7 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         ``recorder`` keeps the run; ``library`` is where other sessions are looked for.
         """
         super().__init__()
-        self._asked = asked
+        self.asked = asked
         self._client = client
         self._connect = connect
         self._keys = dict(keys or {})
@@ -85,9 +87,10 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         self._held_against: ModelFacts | None = None
         self._known: Known | None = None
         self._measured: Measured | None = None
-        self.controller = Controller(self._send)
+        self.controller = Controller(self.send)
         self.controller.breaks.take_over(asked.breakpoints)
         self.recorder, self.library = recorder, library
+        self.forks = Forks(self)
         # Who wants nothing kept wants nothing on the disk.
         folder = cache_dir() if recorder is not None and recorder.wanted else None
         self.controller.log.new_nodes = partial(HeldSteps, folder)
@@ -115,9 +118,9 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
 
     def begin(self) -> None:
         """Give the engine its first work."""
-        self._send(self._asked.configure)
+        self.send(self.asked.configure)
         self.controller.tell_breakpoints()
-        self._send(self._asked.submit)
+        self.send(self.asked.submit)
 
     def model_is_there(self, facts: ModelFacts) -> None:
         """A model has been loaded."""
@@ -132,7 +135,23 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         """Whether a file holds what is on screen."""
         return self._kept
 
-    def _send(self, command: Command) -> None:
+    @property
+    def can_run(self) -> bool:
+        """Whether there is an engine with a model, and not only a recording."""
+        return self._client.can_run
+
+    async def ask(self, screen: Screen[Answer]) -> Answer:
+        """Open a screen, and wait for its answer; only in a flow."""
+        # Shielded: a key may still close the screen of a flow that the end of the app has stopped.
+        return await asyncio.shield(self.push_screen(screen, wait_for_dismiss=True))
+
+    async def flow(self, flow: Coroutine[Any, Any, None]) -> None:
+        """Begin what asks the user something, and return once it asks."""
+        self.run_worker(flow, group="flows")
+        # Its first step is done after this: the next key is meant for the screen that it opens.
+        await asyncio.sleep(0)
+
+    def send(self, command: Command) -> None:
         self._client.send(command)
 
     def _listen(self, client: Client) -> None:
@@ -149,15 +168,15 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         self._client.kill()
         self._client.close(grace=0.0)
         facts = self.controller.log.facts
-        wanted = self._asked.open
+        wanted = self.asked.open
         if facts is not None and "dtype" in wanted.options:
             # Measured again, another dtype might win, and the run would not be the same.
             wanted = Open(wanted.backend, {**wanted.options, "dtype": facts.dtype})
         restore: Restore | None = self.controller.restore_command()
         self._client = self._connect()
         self._listen(self._client)
-        for command in (wanted, self._asked.configure, restore or self._asked.submit):
-            self._send(command)
+        for command in (wanted, self.asked.configure, restore or self.asked.submit):
+            self.send(command)
         self.controller.tell_breakpoints()
 
     # --- records and painting -------------------------------------------------------------------
@@ -168,7 +187,9 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         records = self.keep(self._client.take())
         self.controller.take(records)
         self.keep_breakpoints()
-        self.tell_dialogs()
+        for screen in self.screen_stack:
+            if isinstance(screen, Dialog):
+                screen.heard(self.controller.log)
         self._look_up_ceilings()
         state = self.controller.log.state.state
         if state != before or self.controller.busy:
@@ -199,7 +220,7 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
 
     def _tick(self) -> None:
         if self.controller.busy:
-            self._screen.tick(self.controller.view, self.busy_s)
+            self.debugger.tick(self.controller.view, self.busy_s)
 
     @property
     def busy_s(self) -> float | None:
@@ -209,7 +230,7 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         return time.monotonic() - self._pass_began
 
     @property
-    def _screen(self) -> DebuggerScreen:
+    def debugger(self) -> DebuggerScreen:
         for screen in self.screen_stack:
             if isinstance(screen, DebuggerScreen):
                 return screen
@@ -223,12 +244,12 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
             self._next_paint = None
         self._last_paint = time.monotonic()
         if any(isinstance(screen, DebuggerScreen) for screen in self.screen_stack):
-            for pane in self._screen.query(GaugesPane):
-                pane.can_measure = self.can_measure
+            for pane in self.debugger.query(GaugesPane):
+                pane.can_measure = self.can_run
                 if self._known is not None:
                     pane.ceilings, pane.stale = self._known.ceilings, self._known.stale
             watched = self.controller.breaks.watched(self.controller.cursor)
-            self._screen.show(self.controller.view, self.busy_s, watched)
+            self.debugger.show(self.controller.view, self.busy_s, watched)
         # Not self.screen: while the app ends there is none.
         for screen in self.screen_stack:
             if isinstance(screen, BreakpointsScreen):
@@ -312,31 +333,39 @@ class Inspector(BranchingApp, SavingApp, MeasuringApp):
         message.taken = True
         if (before is None) != (message.chain is None):
             # Not at every turn: the footer makes all its keys anew.
-            self._screen.refresh_bindings()
-        self._screen.show_tried(self.controller.view, self.busy_s)
+            self.debugger.refresh_bindings()
+        self.debugger.show_tried(self.controller.view, self.busy_s)
 
     @property
     def _dials_open(self) -> bool:
         return any(isinstance(one, DebuggerScreen) and one.dials_open for one in self.screen_stack)
 
     def action_turn(self, steps: int) -> None:
-        self._screen.turn(steps)
+        self.debugger.turn(steps)
 
     def action_leap(self, steps: int) -> None:
-        self._screen.turn(steps, far=True)
+        self.debugger.turn(steps, far=True)
 
     def action_apply(self, here: bool) -> None:
-        """What is tried holds for the rest of the run, or from this very token on."""
-        chain, facts = self.controller.what_if, self.controller.log.facts
-        if chain is None:
-            return
-        config = facts.generation_config if facts is not None else {}
-        settings = configure_for(chain, self._asked.configure, config)
-        # A new engine, after a restart, is to go on with them too.
-        self._asked = replace(self._asked, configure=settings)
-        self.controller.apply(settings, here=here)
-        self._screen.refresh_bindings()
-        self.paint()
+        self.forks.apply(here=here)
+
+    async def action_fork(self) -> None:
+        await self.flow(self.forks.fork())
+
+    def action_sibling(self, by: int) -> None:
+        self.forks.sibling(by)
+
+    async def action_name_branch(self) -> None:
+        await self.flow(self.forks.name())
+
+    async def action_delete_branch(self) -> None:
+        await self.flow(self.forks.delete())
+
+    def action_undo_delete(self) -> None:
+        self.forks.undo()
+
+    async def action_prompt(self) -> None:
+        await self.flow(self.forks.prompt())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # The dials' keys mean nothing while they are closed, nor below a window.

@@ -33,6 +33,8 @@ class DirectClient:
     between a key and its record.
     """
 
+    can_run = True
+
     def __init__(self, notify: Callable[[], None] = lambda: None) -> None:
         self.notify = notify
         self.sent: list[Command] = []

@@ -391,12 +391,12 @@ async def test_a_prompt_around_which_the_template_goes() -> None:
         prompt = one.controller.log.prompt
         assert prompt is not None
         assert "".join(token.bytes.decode() for token in prompt.tokens) == "<!abc>"
-        assert one._asked.submit == Submit("abc", chat=True, system="!")
+        assert one.asked.submit == Submit("abc", chat=True, system="!")
 
 
 async def test_d4_a_system_message_of_several_lines_is_shown_and_pasted_as_such() -> None:
     one = app(template=["<", ">"], tokens=[*"abc<>!\n\r"])
-    one._asked = replace(one._asked, submit=Submit("abc", chat=True, system="a\nb\r"))
+    one.asked = replace(one.asked, submit=Submit("abc", chat=True, system="a\nb\r"))
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "P")
         lines = screen_text(one).splitlines()
@@ -407,7 +407,7 @@ async def test_d4_a_system_message_of_several_lines_is_shown_and_pasted_as_such(
         system.move_cursor(system.document.end)
         one.post_message(Paste("\nc\n!"))
         await press(pilot, "ctrl+s")
-        assert one._asked.submit == Submit("abc", chat=True, system="a\nb\r\nc\n!")
+        assert one.asked.submit == Submit("abc", chat=True, system="a\nb\r\nc\n!")
 
 
 async def test_a_prompt_with_characters_that_cannot_be_typed_is_edited_without_loss() -> None:

@@ -119,7 +119,7 @@ async def test_c4_the_app_has_older_steps_on_the_disk_only_where_the_run_is_kept
 ) -> None:
     for recorder, wanted in ((None, False), (Recorder(lambda prompt: tmp_path / "x.llmi"), True)):
         one = app()
-        one = type(one)(one._asked, DirectClient(), DirectClient, recorder=recorder)
+        one = type(one)(one.asked, DirectClient(), DirectClient, recorder=recorder)
         steps = one.controller.log.new_nodes()
         assert isinstance(steps, HeldSteps)
         assert (steps._folder is not None) is wanted

@@ -1,229 +1,228 @@
-"""The app's keys for the tree: fork, switch, name, delete, and begin with another prompt."""
+"""The keys for the tree: fork, switch, name, delete, and begin with another prompt."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from textual.app import App
 from textual.content import Content
 
 from engine.commands import Step, Submit
 from engine.records.step import StepRecord, TopTable
-from engine.sampling.chain import Chain
+from inspector.actions.host import Host
 from inspector.draw.cells import token_text
 from inspector.draw.numbers import plural
 from inspector.panes.tree.pane import TreePane
-from inspector.screens.dialog import Dialog
 from inspector.screens.forks import DeleteMenu, ForkMenu, NameAsk, SeedAsk, SettingsAsk
 from inspector.screens.prompt import PromptScreen
-from inspector.screens.token_ask import Ids, TokenAsk
-from inspector.state.controller import Controller
-from inspector.state.request import Request
-from inspector.state.whatif import recorded_chain
+from inspector.screens.token_ask import TokenAsk
+from inspector.state.replay_client import REFUSAL
+from inspector.state.view import View
+from inspector.state.whatif import configure_for, recorded_chain
 
 _BUSY = "a pass is running: space pauses it"
 
 
-def _other_place(after: bool) -> str:
-    return "instead of the token at the cursor" if after else "after the token at the cursor"
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a new branch begins: after the cursor's token, or instead of it."""
 
-
-class BranchingApp(App[None]):
-    """Opens the dialogs, and has the controller do what they answer."""
-
-    controller: Controller
-    _asked: Request
-
-    def paint(self) -> None:
-        """Show the run as it is now."""
-        raise NotImplementedError
-
-    def action_apply(self, here: bool) -> None:
-        """Go on with the chain that is tried."""
-        raise NotImplementedError
+    view: View
+    after: bool
 
     @property
-    def kept(self) -> bool:
-        """Whether a file holds what is on screen."""
-        raise NotImplementedError
+    def parent(self) -> int:
+        """The node that the branch begins after."""
+        step = self.view.step
+        return step.parent if step is not None and not self.after else self.view.cursor
 
-    def tell_dialogs(self) -> None:
-        """Let open dialogs see what the engine has said."""
-        for screen in self.screen_stack:
-            if isinstance(screen, Dialog):
-                screen.heard(self.controller.log)
+    @property
+    def title(self) -> Content:
+        """The place in words."""
+        step = self.view.step
+        if step is None:
+            return Content("Fork: after the prompt")
+        word = "after" if self.after else "instead of"
+        return Content(f"Fork: {word} token {step.position}, ") + token_text(step.token)
 
-    def _tell(self, text: str) -> None:
-        self.notify(text, severity="warning", markup=False)
+    @property
+    def top(self) -> TopTable | None:
+        """The candidates there, where a token was drawn from them."""
+        log = self.view.log
+        children = log.children.get(self.parent)
+        return log.nodes[children[-1]].top if children else None
+
+    @property
+    def other(self) -> Place:
+        """The other place at the cursor; at the prompt there is none."""
+        return Place(self.view, not self.after or self.view.step is None)
+
+
+class Forks:
+    """Opens the dialogs about branches, and has the controller do what they answer."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def _warn(self, line: str) -> None:
+        self._host.say(line, warn=True)
 
     # --- forking --------------------------------------------------------------------------------
 
-    def action_fork(self) -> None:
+    async def fork(self) -> None:
         """Ask what to do differently at the cursor."""
-        if self.controller.log.prompt is None:
-            self._tell("there is no prompt yet")
-        elif self.controller.busy:
-            self._tell(_BUSY)
-        else:
-            self._fork(after=self.controller.view.step is None)
+        controller = self._host.controller
+        if controller.log.prompt is None:
+            self._warn("there is no prompt yet")
+            return
+        if controller.busy:
+            self._warn(_BUSY)
+            return
+        place = Place(controller.view, after=controller.view.step is None)
+        while (chosen := await self._host.ask(self._menu(place))) == "where":
+            place = place.other
+        match chosen:
+            case "redraw":
+                self._carry_out(Step(place.parent, seed=controller.unused_seed(place.parent)))
+            case "seed":
+                seed = await self._host.ask(SeedAsk(place.title))
+                if seed is not None:
+                    self._carry_out(Step(place.parent, seed=seed))
+            case "token":
+                await self._token(place)
+            case "settings":
+                await self._settings(place)
+            case "prompt":
+                await self.prompt()
 
-    def _fork(self, *, after: bool) -> None:
-        view = self.controller.view
-        step, parent = view.step, self._fork_parent(after)
-        seed = self.controller.unused_seed(parent)
+    def _menu(self, place: Place) -> ForkMenu:
+        seed = self._host.controller.unused_seed(place.parent)
+        other = "instead of" if place.after else "after"
         details = {
             "redraw": "with the run's own seed" if seed is None else f"with seed {seed}",
             "token": "a text, or the id of a token",
             "settings": "for this token and all new ones",
-            "where": "" if step is None else _other_place(after),
+            "where": "" if place.view.step is None else f"{other} the token at the cursor",
             "prompt": "a new run, which reads again only what differs",
         }
         muted = {name: Content.styled(text, "$title") for name, text in details.items()}
-
-        def chosen(name: str | None) -> None:
-            match name:
-                case "redraw":
-                    self._carry_out(Step(parent, seed=seed))
-                case "seed":
-                    self.push_screen(SeedAsk(self._place(after)), drawn)
-                case "token":
-                    self._ask_token(after)
-                case "settings":
-                    self._ask_settings(after)
-                case "where":
-                    self._fork(after=not after or step is None)
-                case "prompt":
-                    self.action_prompt()
-
-        def drawn(seed: int | None) -> None:
-            if seed is not None:
-                self._carry_out(Step(parent, seed=seed))
-
-        self.push_screen(ForkMenu(self._place(after), muted), chosen)
-
-    def _fork_parent(self, after: bool) -> int:
-        step = self.controller.view.step
-        return step.parent if step is not None and not after else self.controller.cursor
-
-    def _place(self, after: bool) -> Content:
-        """Where the new branch begins, in words."""
-        step = self.controller.view.step
-        if step is None:
-            return Content("Fork: after the prompt")
-        word = "after" if after else "instead of"
-        return Content(f"Fork: {word} token {step.position}, ") + token_text(step.token)
+        return ForkMenu(place.title, muted)
 
     def _carry_out(self, step: Step) -> None:
-        if self.controller.busy:
-            self._tell(_BUSY)
-        self.controller.fork(step)
-        self.paint()
+        if self._host.controller.busy:
+            self._warn(_BUSY)
+        self._host.controller.fork(step)
+        self._host.paint()
 
-    def _ask_token(self, after: bool) -> None:
-        parent = self._fork_parent(after)
-
-        def taken(ids: Ids | None) -> None:
-            if ids is not None:
-                self._carry_out(Step(parent, force=ids))
-
-        controller = self.controller
+    async def _token(self, place: Place) -> None:
+        """Ask which token to take instead of drawing."""
+        controller = self._host.controller
         controller.need_vocabulary()
-        asked = TokenAsk(self._place(after), controller.log, self._top(parent), controller.tokenize)
-        self.push_screen(asked, taken)
+        ids = await self._host.ask(
+            TokenAsk(place.title, controller.log, place.top, controller.tokenize)
+        )
+        if ids is not None:
+            self._carry_out(Step(place.parent, force=ids))
 
-    def _top(self, parent: int) -> TopTable | None:
-        """The candidates after a node, where a token was drawn from them."""
-        children = self.controller.log.children.get(parent)
-        return self.controller.log.nodes[children[-1]].top if children else None
-
-    def _ask_settings(self, after: bool) -> None:
-        chain = recorded_chain(self.controller.view)
+    async def _settings(self, place: Place) -> None:
+        """Ask for the settings to draw with."""
+        controller = self._host.controller
+        chain = recorded_chain(place.view)
         if chain is None:
-            self._tell("these settings hold a stage that only the engine can run")
+            self._warn("these settings hold a stage that only the engine can run")
             return
+        wanted = await self._host.ask(SettingsAsk(place.title, chain))
+        if wanted is None:
+            return
+        at_tip = not controller.log.children.get(controller.cursor)
+        controller.what_if = wanted
+        self.apply(here=not place.after)
+        if place.after and at_tip:
+            # Nothing is there that the settings could fork: the next token is drawn with them.
+            controller.step()
+        self._host.paint()
 
-        def given(wanted: Chain | None) -> None:
-            if wanted is None:
-                return
-            at_tip = not self.controller.log.children.get(self.controller.cursor)
-            self.controller.what_if = wanted
-            self.action_apply(not after)
-            if after and at_tip:
-                # Nothing is there that the settings could fork: the next token is drawn with them.
-                self.controller.step()
-            self.paint()
-
-        self.push_screen(SettingsAsk(self._place(after), chain), given)
+    def apply(self, *, here: bool) -> None:
+        """Go on with what is tried for the rest of the run, or from this very token on."""
+        host, controller = self._host, self._host.controller
+        chain, facts = controller.what_if, controller.log.facts
+        if not host.can_run:
+            self._warn(REFUSAL)
+        if chain is None or not host.can_run:
+            return
+        config = facts.generation_config if facts is not None else {}
+        settings = configure_for(chain, host.asked.configure, config)
+        # A new engine, after a restart, is to go on with them too.
+        host.asked = replace(host.asked, configure=settings)
+        controller.apply(settings, here=here)
+        host.debugger.refresh_bindings()
+        host.paint()
 
     # --- the branches there are -----------------------------------------------------------------
 
-    def action_sibling(self, by: int) -> None:
+    def sibling(self, by: int) -> None:
         """To the next or the previous branch at the nearest fork above."""
-        if not self.controller.sibling(by):
-            self._tell("there is no fork above: f makes one")
-        self.paint()
+        if not self._host.controller.sibling(by):
+            self._warn("there is no fork above: f makes one")
+        self._host.paint()
 
     def _branch(self) -> StepRecord | None:
         """The first token of the branch that is meant: the tree's selected row, or the cursor's."""
-        focused, log = self.focused, self.controller.log
-        node = focused.head if isinstance(focused, TreePane) else self.controller.cursor
-        head = log.branch(node)
+        focused, controller = self._host.focused, self._host.controller
+        node = focused.head if isinstance(focused, TreePane) else controller.cursor
+        head = controller.log.branch(node)
         if head is None:
-            self._tell("this is the prompt: a branch begins after it")
+            self._warn("this is the prompt: a branch begins after it")
             return None
-        return log.nodes[head]
+        return controller.log.nodes[head]
 
-    def action_name_branch(self) -> None:
+    async def name(self) -> None:
         """Ask what to call a branch."""
         step = self._branch()
         if step is None:
             return
-
-        def named(name: str | None) -> None:
-            if name is not None:
-                self.controller.name(step.node, name)
-
+        controller = self._host.controller
         title = Content("Name the branch that begins with ") + token_text(step.token)
-        known = self.controller.log.names.get(step.node, "")
-        self.push_screen(NameAsk(title, known, "no name: the one it has is taken away"), named)
+        known = controller.log.names.get(step.node, "")
+        name = await self._host.ask(NameAsk(title, known, "no name: the one it has is taken away"))
+        if name is not None:
+            controller.name(step.node, name)
 
-    def action_delete_branch(self) -> None:
+    async def delete(self) -> None:
         """Ask whether to delete a branch."""
-        step = self._branch()
+        controller, step = self._host.controller, self._branch()
         if step is None:
             return
-        if self.controller.busy:
-            self._tell(_BUSY)
+        if controller.busy:
+            self._warn(_BUSY)
             return
-
-        def answered(name: str | None) -> None:
-            if name == "yes":
-                self.controller.delete(step.node)
-
-        count = len(self.controller.log.below(step.node))
+        count = len(controller.log.below(step.node))
         more = f"{plural(count, 'token')}; until the next new token, u brings it back"
         title = Content("Delete the branch that begins with ") + token_text(step.token)
-        self.push_screen(DeleteMenu(title, {"yes": Content.styled(more, "$title")}), answered)
+        details = {"yes": Content.styled(more, "$title")}
+        if await self._host.ask(DeleteMenu(title, details)) == "yes":
+            controller.delete(step.node)
 
-    def action_undo_delete(self) -> None:
+    def undo(self) -> None:
         """Bring back the branch that was deleted last."""
-        if self.controller.can_undo:
-            self.controller.undo()
+        if self._host.controller.can_undo:
+            self._host.controller.undo()
         else:
-            self._tell("no branch was deleted since the last new token")
+            self._warn("no branch was deleted since the last new token")
 
     # --- another prompt -------------------------------------------------------------------------
 
-    def action_prompt(self) -> None:
+    async def prompt(self) -> None:
         """Edit the prompt, and begin a new run with it."""
+        host, controller = self._host, self._host.controller
 
         def submit(prompt: Submit) -> None:
             # What a new engine, after a restart, begins with; and what is edited the next time.
-            self._asked = replace(self._asked, submit=prompt)
-            self.controller.submit(prompt)
+            host.asked = replace(host.asked, submit=prompt)
+            controller.submit(prompt)
 
-        if self.controller.log.facts is None:
-            self._tell("no model is loaded yet")
+        if not host.can_run:
+            self._warn(REFUSAL)
+        elif controller.log.facts is None:
+            self._warn("no model is loaded yet")
         else:
-            log, last = self.controller.log, self._asked.submit
-            self.push_screen(PromptScreen(log, last, submit, kept=self.kept))
+            await host.ask(PromptScreen(controller.log, host.asked.submit, submit, kept=host.kept))

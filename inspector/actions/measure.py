@@ -30,9 +30,9 @@ class MeasuringApp(App[None]):
         raise NotImplementedError
 
     @property
-    def can_measure(self) -> bool:
+    def can_run(self) -> bool:
         """Whether there is an engine to measure with, and not only a recording."""
-        return True
+        raise NotImplementedError
 
     def action_drift(self) -> None:
         """Show how far the cursor's logits lie from a fresh read's; measure it where it was not."""
@@ -40,7 +40,7 @@ class MeasuringApp(App[None]):
         log, node = controller.log, controller.cursor
         if node not in log.drifts and not self._measurable():
             return
-        ask = partial(controller.measure_drift, node) if self.can_measure else None
+        ask = partial(controller.measure_drift, node) if self.can_run else None
         self.push_screen(DriftScreen(log, node, ask))
 
     def action_compare_cache(self) -> None:
@@ -52,7 +52,7 @@ class MeasuringApp(App[None]):
     def action_measure_ceilings(self) -> None:
         """Have this machine's ceilings measured, which the gauges hold the run's speed against."""
         log = self.controller.log
-        if not self.can_measure:
+        if not self.can_run:
             self.say("a recording has no engine that could measure (--live attaches one)")
         elif log.facts is None:
             self.say("no model is loaded yet: its dtype decides what is measured", warn=True)
@@ -64,7 +64,7 @@ class MeasuringApp(App[None]):
 
     def _measurable(self) -> bool:
         log = self.controller.log
-        if not self.can_measure:
+        if not self.can_run:
             self.say("this was not measured, and a recording has no model (--live attaches one)")
             return False
         if log.prefill is None or not log.prefill.done:

@@ -93,8 +93,8 @@ class ReplayInspector(Inspector):
         if self._attachment is not None:
             self._client = self._attachment()
             self._listen(self._client)
-            for command in (self._asked.open, self._asked.configure):
-                self._send(command)
+            for command in (self.asked.open, self.asked.configure):
+                self.send(command)
 
     def _recall_breakpoints(self) -> None:
         """Have the breakpoints and watches of the recorded run; played anew, they count anew."""
@@ -124,7 +124,7 @@ class ReplayInspector(Inspector):
         self.controller.log.not_stored = ""
         restore: Restore | None = self.controller.restore_command()
         if restore is not None:
-            self._send(restore)
+            self.send(restore)
         self.controller.tell_breakpoints()
 
     def _give_up(self) -> None:
@@ -136,28 +136,12 @@ class ReplayInspector(Inspector):
         self.controller.log.facts = self._recorded
         self._listen(self._client)
 
-    @property
-    def can_measure(self) -> bool:
-        return self._attachment is not None
-
     def action_restart(self) -> None:
         """A new engine, where there is one."""
         if self._attachment is None:
             self.say(REFUSAL, warn=True)
         else:
             super().action_restart()
-
-    def action_apply(self, here: bool) -> None:
-        if self._attachment is None:
-            self.say(REFUSAL, warn=True)
-        else:
-            super().action_apply(here)
-
-    def action_prompt(self) -> None:
-        if self._attachment is None:
-            self.say(REFUSAL, warn=True)
-        else:
-            super().action_prompt()
 
     # --- playing ----------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class SavingApp(RecoveringApp):
         """Show the run as it is now."""
         raise NotImplementedError
 
-    def _send(self, command: Command) -> None:
+    def send(self, command: Command) -> None:
         """Ask the engine."""
         raise NotImplementedError
 
@@ -90,9 +90,9 @@ class SavingApp(RecoveringApp):
         if recorder.full_logits:
             for record in records:
                 if isinstance(record, PromptRecord):
-                    self._send(SendVocabulary())
+                    self.send(SendVocabulary())
                 elif isinstance(record, StepRecord):
-                    self._send(SendLogits(record.node))
+                    self.send(SendLogits(record.node))
         cursor = self.controller.cursor
         # Whole logits that were asked for only to be kept would take those away that are looked at.
         made = {record.node for record in records if isinstance(record, StepRecord)}

@@ -14,6 +14,10 @@ class Client(Protocol):
 
     notify: Callable[[], None]
 
+    @property
+    def can_run(self) -> bool:
+        """Whether there is a model behind it, and not only what was recorded."""
+
     def send(self, command: Command) -> None: ...
     def take(self, timeout: float | None = 0.0) -> list[Record]: ...
     def kill(self) -> None: ...

@@ -53,6 +53,8 @@ _ASKS_FOR_A_MODEL = (
 class ReplayClient:
     """An engine client without an engine. ``say`` gets a line where a model would be needed."""
 
+    can_run = False
+
     def __init__(self, session: Session, say: Callable[[str], None] = lambda line: None) -> None:
         self.session = session
         self.say = say
