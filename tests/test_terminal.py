@@ -143,9 +143,7 @@ def test_d2_it_ends_with_its_terminal(ignored: bool) -> None:
 
 
 def test_d2_a_screen_that_hangs_is_ended_too() -> None:
-    hangs = (
-        "import inspector.cli.terminal, inspector.app, time\ninspector.terminal._GRACE_S = 0.5\n"
-    )
+    hangs = "import inspector.cli.terminal, inspector.app, time\ninspector.cli.terminal._GRACE_S = 0.5\n"
     hangs += "inspector.app.Inspector.action_first = lambda self: time.sleep(3600)\n"
     with terminal("-c", hangs + scripted_app()) as one:
         one.wait_for("ready")
