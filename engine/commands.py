@@ -20,20 +20,26 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Configure:
-    """Sampler settings as the user gave them; the engine resolves the rest and answers with all.
-
-    ``None`` leaves a limit as it is.
-    """
+class Settings:
+    """Sampler settings as somebody gave them; the engine resolves the rest."""
 
     preset: str = "guide"
     dials: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""
+    live: frozenset[str] = frozenset()
+    """Dials that were turned in the running session, not given at its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configure(Settings):
+    """The run's settings, its seed and its limits from now on; answered with all effective ones.
+
+    ``None`` leaves a limit as it is.
+    """
+
     seed: int = 0
     max_tokens: int | None = None
     chunk: int | None = None
-    live: frozenset[str] = frozenset()
-    """Dials that were turned in the running session, not given at its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,6 @@ class Restore:
     prompt: PromptRecord
     prefill: PrefillRecord | None
     records: Mapping[int, StepRecord]
-    cursor: int
     next_node: int = 1
 
 
@@ -63,20 +68,27 @@ class Restore:
 class Step:
     """One new child of ``parent``, reading the prompt first where that is still to do.
 
-    With ``force`` nothing is drawn: these ids follow, one after another.
+    With ``force`` nothing is drawn: these ids follow, one after another. Settings and seed that
+    are not named are the run's current ones.
     """
 
     parent: int
     force: tuple[int, ...] = ()
     seed: int | None = None
+    settings: Settings | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Step from ``parent`` on until the run stops, ``count`` steps are done, or a pause."""
+    """Step from ``parent`` on until the run stops, ``count`` steps are done, or a pause.
+
+    With settings or a seed of its own it is a new branch, all of whose steps are drawn with these.
+    """
 
     parent: int
     count: int | None = None
+    seed: int | None = None
+    settings: Settings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import signal
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from engine.commands import (
     SendLogits,
     SendVocabulary,
     SetBreakpoints,
+    Settings,
     Step,
     Submit,
     Tokenize,
@@ -52,10 +54,11 @@ from engine.records.events import (
     StateChanged,
 )
 from engine.records.measured import Measured
+from engine.records.step import StepRecord
 from engine.run.stepper import Stepper, StepperError
 from engine.safe_output import safe_output
 from engine.sampling.candidates import SamplingError
-from engine.sampling.chain import SpecError, effective
+from engine.sampling.chain import Effective, SpecError, effective
 from engine.timing import now_ms
 
 _BETWEEN = (
@@ -97,6 +100,8 @@ class Engine:
         self._pause = False
         self._open_failed = False
         self._pool_sent = 0.0
+        # Chains that only steps of this run have named, and that have been told of.
+        self._told: set[tuple[str, str]] = set()
 
     def serve(self) -> None:
         """Carry out commands until Close, or until nobody is at the other end."""
@@ -146,13 +151,12 @@ class Engine:
                 self._apply_settings()
             case Submit():
                 self._send(self._run.submit(command.text, chat=command.chat, system=command.system))
+                self._told.clear()
                 self._state(RunState.READY)
             case Restore():
                 self._restore(command)
-            case Step():
-                self._advance(command.parent, lambda: self._step(command))
-            case Run():
-                self._advance(command.parent, lambda: self._go_on(command.count))
+            case Step() | Run():
+                self._advance(command)
             case NameBranch():
                 self._send(self._run.name(command.node, command.name))
             case DeleteBranch():
@@ -203,7 +207,16 @@ class Engine:
         if self._stepper is None:
             return
         wanted, stepper = self._configure, self._stepper
-        stepper.settings = effective(
+        stepper.settings = self._resolved(wanted)
+        stepper.seed = wanted.seed
+        if wanted.max_tokens is not None:
+            stepper.max_tokens = wanted.max_tokens
+        if wanted.chunk is not None:
+            stepper.chunk = wanted.chunk
+        self._tell(stepper.settings, stepper.seed)
+
+    def _resolved(self, wanted: Settings) -> Effective:
+        return effective(
             wanted.preset,
             wanted.dials,
             spec=wanted.spec,
@@ -211,18 +224,24 @@ class Engine:
             resolve=self._ids_of,
             live=wanted.live,
         )
-        stepper.seed = wanted.seed
-        if wanted.max_tokens is not None:
-            stepper.max_tokens = wanted.max_tokens
-        if wanted.chunk is not None:
-            stepper.chunk = wanted.chunk
+
+    def _own_settings(self, command: Step | Run) -> Effective | None:
+        """The settings that a command names, told of once; None where it goes on with the run's."""
+        if command.settings is None:
+            return None
+        stepper, own = self._run, self._resolved(command.settings)
+        chain = own.chain.preset, own.spec
+        if chain not in self._told and own.chain != stepper.settings.chain:
+            self._told.add(chain)
+            self._tell(own, stepper.seed if command.seed is None else command.seed)
+            # What was told last is what the run goes on with.
+            self._tell(stepper.settings, stepper.seed)
+        return own
+
+    def _tell(self, settings: Effective, seed: int) -> None:
         self._send(
             SettingsChanged(
-                wanted.preset,
-                stepper.settings.spec,
-                stepper.seed,
-                stepper.settings.dials,
-                stepper.settings.notes,
+                settings.chain.preset, settings.spec, seed, settings.dials, settings.notes
             )
         )
 
@@ -253,25 +272,34 @@ class Engine:
     # --- stepping ---------------------------------------------------------------------------
 
     def _restore(self, command: Restore) -> None:
+        self._told.clear()
         self._run.restore(
-            command.prompt, command.prefill, command.records, command.cursor, command.next_node
+            command.prompt, command.prefill, command.records, next_node=command.next_node
         )
         self._state(RunState.PAUSED, "taken over from the records")
 
-    def _advance(self, parent: int, go: Callable[[], None]) -> None:
-        """Step on from ``parent`` as ``go`` does, and say where that ended."""
-        stepper = self._run
-        stepper.cursor = parent
+    def _advance(self, command: Step | Run) -> None:
+        """Step on from the node that the command names, and say where that ended."""
+        stepper, node = self._run, command.parent
+        settings = self._own_settings(command)
         self._pause = False
         if not self._read_prompt():
             self._state(RunState.PAUSED, "reading the prompt")
             return
         self._state(RunState.RUNNING)
+        if isinstance(command, Step):
+            steps = self._steps(command, settings)
+        else:
+            run = stepper.run(self._pause_wanted, at=node, seed=command.seed, settings=settings)
+            steps = islice(run, command.count)
         try:
-            go()
+            for record in steps:
+                node = record.node
+                self._send(record)
+                self._send_pool_at_times()
         finally:
             self._send_pool()
-        stop = stepper.tree.stops.get(stepper.cursor)
+        stop = stepper.tree.stops.get(node)
         reached = stepper.verdict.reason
         if stop is not None:
             told = f"{reached}; {stop.detail}" if reached else stop.detail
@@ -279,23 +307,15 @@ class Engine:
         else:
             self._state(RunState.PAUSED, reached)
 
-    def _step(self, command: Step) -> None:
-        """One new node, or one for each id that is forced."""
-        stepper = self._run
+    def _steps(self, command: Step, settings: Effective | None) -> Iterator[StepRecord]:
+        """One new node, or one for each id that is forced, until a pause."""
+        stepper, node = self._run, command.parent
         for force in command.force or (None,):
-            record = stepper.extend(stepper.cursor, force=force, seed=command.seed)
-            stepper.check()
-            self._send(record)
-            self._send_pool_at_times()
+            record = stepper.extend(node, force=force, seed=command.seed, settings=settings)
+            node = record.node
+            stepper.check(node)
+            yield record
             if command.force and self._pause_wanted():
-                return
-
-    def _go_on(self, count: int | None) -> None:
-        """``count`` steps, all there are when None, or until a pause."""
-        for done, record in enumerate(self._run.run(self._pause_wanted), start=1):
-            self._send(record)
-            self._send_pool_at_times()
-            if done == count:
                 return
 
     def _read_prompt(self) -> bool:
@@ -348,12 +368,10 @@ class Engine:
             self._waiting.append(self._receive.recv())
 
     def _answer_between(self, command: Command) -> None:
-        cursor = self._run.cursor
         try:
             self._handle(command)
         except _EXPECTED as error:
             self._send(EngineError(" ".join(str(error).split())))
-        self._run.cursor = cursor
 
 
 def _open_log(path: Path) -> int:

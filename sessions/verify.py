@@ -91,8 +91,9 @@ def checking(session: Session, stepper: Stepper, tip: int | None = None) -> Iter
     for node in session.path_nodes(session.tip if tip is None else tip):
         recorded = session.step(node)
         forced = recorded.draw.how is How.FORCED
-        stepper.settings = _settings_of(session, recorded)
-        found = stepper.extend(at, force=recorded.token.id if forced else None, seed=recorded.seed)
+        settings, seed = _settings_of(session, recorded), recorded.seed
+        force = recorded.token.id if forced else None
+        found = stepper.extend(at, force=force, seed=seed, settings=settings)
         yield Check(
             node=node,
             position=recorded.position,
@@ -104,7 +105,7 @@ def checking(session: Session, stepper: Stepper, tip: int | None = None) -> Iter
         )
         if found.token.id != recorded.token.id:
             # The distribution is known already: this costs no pass.
-            found = stepper.extend(at, force=recorded.token.id, seed=recorded.seed)
+            found = stepper.extend(at, force=recorded.token.id, seed=seed, settings=settings)
         at = found.node
 
 

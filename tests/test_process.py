@@ -207,7 +207,7 @@ def test_a_dead_engine_is_said_and_a_new_one_goes_on_with_the_same_token(
     (prompt,) = engine.of(PromptRecord)
     again = new_engine()
     last = max(kept)
-    again.send(*opened()[:2], Restore(prompt, None, kept, last), Run(last, 8 - last))
+    again.send(*opened()[:2], Restore(prompt, None, kept), Run(last, 8 - last))
     again.until(lambda one: isinstance(one, StepRecord) and one.node == 8)
     ids = [kept[node].token.id for node in sorted(kept)] + [one.token.id for one in again.steps]
     assert ids == expected

@@ -135,18 +135,26 @@ class Stepper:
 
     # --- stepping ---------------------------------------------------------------------------
 
-    def step(self, *, force: int | None = None) -> StepRecord:
-        """One step at the cursor: follow the recorded child, or run one pass and draw.
+    def step(
+        self,
+        at: int | None = None,
+        *,
+        force: int | None = None,
+        seed: int | None = None,
+        settings: Effective | None = None,
+    ) -> StepRecord:
+        """One step at a node (default: the cursor): follow the recorded child, or make a new one.
 
-        With ``force`` the given token is taken instead of drawing one.
+        With any of ``force``, ``seed`` and ``settings`` it is a new one, as ``extend`` makes it.
         """
-        following = self.children[self.cursor]
-        if following and force is None:
+        node = self.cursor if at is None else at
+        following = self.children.get(node)
+        if following and force is None and seed is None and settings is None:
             if following[-1] not in self.nodes:
                 raise StepperError(f"the record of node {following[-1]} is no longer held here")
             self.cursor = following[-1]
             return self.nodes[self.cursor]
-        return self.extend(self.cursor, force=force)
+        return self.extend(node, force=force, seed=seed, settings=settings)
 
     def back(self) -> int:
         """Move the cursor to its parent; nothing is computed and nothing lost. Returns the node."""
@@ -155,13 +163,19 @@ class Stepper:
         return self.cursor
 
     def extend(
-        self, parent: int, *, force: int | None = None, seed: int | None = None
+        self,
+        parent: int,
+        *,
+        force: int | None = None,
+        seed: int | None = None,
+        settings: Effective | None = None,
     ) -> StepRecord:
         """A new child of ``parent``: draw (or force) the token that follows it.
 
-        ``seed`` draws with other dice than the run's. Raises StepperError for an unknown node, an
-        id outside the vocabulary, or a full context.
+        ``seed`` and ``settings``, where given, are used instead of the run's. Raises StepperError
+        for an unknown node, an id outside the vocabulary, or a full context.
         """
+        settings = settings or self.settings
         self._check_extend(parent, force)
         # The prompt's own time is in its PrefillRecord, not in the first step's.
         for _ in self.prefill():
@@ -169,16 +183,16 @@ class Stepper:
         started = now_ms()
         following = self._distribution(parent)
         sampling = now_ms()
-        context = self._context(parent, self.seed if seed is None else seed)
-        ladder = self.settings.chain.run(following.logits, context)
+        context = self._context(parent, self.seed if seed is None else seed, settings)
+        ladder = settings.chain.run(following.logits, context)
         if force is None:
-            chosen = self.settings.chain.choose(ladder, context)
+            chosen = settings.chain.choose(ladder, context)
         else:
             chosen = forced(ladder, force)
         sampled = now_ms()
         token = self.backend.token(chosen.token_id)
         detokenized = now_ms()
-        record = self._record(parent, ladder, chosen, token, following.kv, context)
+        record = self._record(parent, ladder, chosen, token, following.kv, context, settings)
         total = now_ms() - started
         known = following.forward_ms + (detokenized - sampling)
         timing = StepTiming(
@@ -197,20 +211,31 @@ class Stepper:
         return record
 
     def run(
-        self, pause: Callable[[], bool] = lambda: False, *, until: str = ""
+        self,
+        pause: Callable[[], bool] = lambda: False,
+        *,
+        until: str = "",
+        at: int | None = None,
+        seed: int | None = None,
+        settings: Effective | None = None,
     ) -> Iterator[StepRecord]:
-        """Step from the cursor until the run stops or ``pause()``, asked between passes, is true.
+        """Step from a node (default: the cursor) until the run stops or ``pause()`` is true.
 
-        A breakpoint stops it too, and so does a step at which the condition ``until`` holds.
-        Yields nothing where the run has stopped already; a ``step`` goes past a stop. Raises
-        ConditionError and BackendError.
+        That is asked between passes. A breakpoint stops it too, and so does a step at which the
+        condition ``until`` holds. With ``seed`` or ``settings`` every step is a new one, drawn
+        with these. Yields nothing where the run has stopped already; a ``step`` goes past a stop.
+        Raises ConditionError and BackendError.
         """
         condition = Condition(until) if until else None
         self.watch(*(condition.tokens if condition is not None else ()))
         self.verdict = Verdict()
-        while not (self._ended(self.cursor) or pause()):
-            record = self.step()
-            arrived = self.check().stops or (condition is not None and self._holds(condition))
+        node = self.cursor if at is None else at
+        while not (self._ended(node) or pause()):
+            record = self.step(node, seed=seed, settings=settings)
+            node = record.node
+            arrived = self.check(node).stops or (
+                condition is not None and self._holds(condition, node)
+            )
             yield record
             if arrived:
                 return
@@ -231,19 +256,19 @@ class Stepper:
         self.watch(*self.breakpoints.tokens)
         return point
 
-    def check(self) -> Verdict:
-        """Look at the cursor's step: count the breakpoints it hits. The result is ``verdict``."""
-        self.verdict = self.breakpoints.check(self.moment()) if self.breakpoints else Verdict()
+    def check(self, node: int) -> Verdict:
+        """Look at a step: count the breakpoints it hits. The result is ``verdict``."""
+        self.verdict = self.breakpoints.check(self.moment(node)) if self.breakpoints else Verdict()
         return self.verdict
 
-    def _holds(self, condition: Condition) -> bool:
+    def _holds(self, condition: Condition, node: int) -> bool:
         try:
-            return condition.holds(self.moment())
+            return condition.holds(self.moment(node))
         except Untold:
             return False
 
     def _ended(self, node: int) -> bool:
-        return node in self.tree.stops and not self.children[node]
+        return node in self.tree.stops and not self.children.get(node)
 
     def _check_extend(self, parent: int, force: int | None) -> None:
         if parent not in self.children:
@@ -261,7 +286,7 @@ class Stepper:
         first = node == ROOT and not self.children[ROOT]
         return self.reading.after(node, self.path_ids(node), first=first)
 
-    def _context(self, parent: int, seed: int) -> StageContext:
+    def _context(self, parent: int, seed: int, settings: Effective) -> StageContext:
         ids = self.path_ids(parent)
         count = len(self._prompt.ids)
         return StageContext(
@@ -270,7 +295,7 @@ class Stepper:
             stop_ids=frozenset(self.backend.facts.stop_ids),
             seed=seed,
             state=self.tree.states.get(parent, {}),
-            vocabulary=self._vocabulary,
+            vocabulary=self._vocabulary(settings),
             token=self.backend.token,
             encode=self._encode,
         )
@@ -282,10 +307,9 @@ class Stepper:
         except BackendError as error:
             raise SamplingError(f"{quote(text, 30)}: {error}") from None
 
-    @property
-    def _vocabulary(self) -> Vocabulary | None:
+    def _vocabulary(self, settings: Effective) -> Vocabulary | None:
         """Every token's bytes, where the chain has a grammar to hold them against."""
-        if not any(one.name == "grammar" for one in self.settings.chain.stages):
+        if not any(one.name == "grammar" for one in settings.chain.stages):
             return None
         if self._whole_vocabulary is None:
             self._whole_vocabulary = self.backend.vocabulary()
@@ -299,6 +323,7 @@ class Stepper:
         token: Token,
         kv: KVState,
         context: StageContext,
+        settings: Effective,
     ) -> StepRecord:
         also = (chosen.token_id, *self.watched)
         table = ladder.table(TOP_ROWS, self.backend.token, also=also)
@@ -318,14 +343,14 @@ class Stepper:
             log_z_raw=model.log_z,
             varentropy_raw=model.varentropy,
             stages=ladder.traces,
-            chain_spec=self.settings.spec,
+            chain_spec=settings.spec,
             seed=context.seed,
             top=table,
             timing=_NOT_YET,
             kv=kv,
             stop=self._stop(token, len(context.output_ids) + 1, position + 1),
-            preset=self.settings.chain.preset,
-            state=self.settings.chain.next_state(ladder, token.id, context),
+            preset=settings.chain.preset,
+            state=settings.chain.next_state(ladder, token.id, context),
         )
 
     def _stop(self, token: Token, outputs: int, length: int) -> Stop | None:
@@ -430,11 +455,15 @@ class Stepper:
         """
         return Condition(expression).value(self.moment())
 
-    def moment(self) -> Moment:
-        """The cursor's step and what led to it. Raises Untold at the prompt."""
-        if self._trail is None or self.cursor == ROOT:
+    def moment(self, node: int | None = None) -> Moment:
+        """The step of ``node`` (default: the cursor) and what led to it.
+
+        Raises Untold at the prompt.
+        """
+        node = self.cursor if node is None else node
+        if self._trail is None or node == ROOT:
             raise Untold("the cursor is at the prompt: no token was drawn there")
-        return self._trail.at(self.nodes, self.cursor, self.tree.table)
+        return self._trail.at(self.nodes, node, self.tree.table)
 
     def path_ids(self, node: int) -> list[int]:
         """Token ids from the start of the prompt to ``node``, both included. Do not change it."""
@@ -458,7 +487,7 @@ class Stepper:
         prompt: PromptRecord,
         prefill: PrefillRecord | None,
         records: Mapping[int, StepRecord],
-        cursor: int,
+        cursor: int = ROOT,
         next_node: int = 1,
     ) -> None:
         """Take over a recorded tree, so that the run goes on in a new engine. Reads nothing yet.

@@ -366,4 +366,4 @@ class Controller:
         nodes, hidden = self.log.nodes, self.log.hidden
         there = {node: nodes[node] for node in nodes if node not in hidden}
         next_node = 1 + max(nodes, default=ROOT)
-        return Restore(self.log.prompt, self.log.prefill, there, self.cursor, next_node)
+        return Restore(self.log.prompt, self.log.prefill, there, next_node)
