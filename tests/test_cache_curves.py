@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,10 @@ class Counted(ScriptedBackend):
         self.cached.append(cached)
         return super().aside(cached=cached, positions=positions)
 
-    def _read(self, ids: Sequence[int]) -> ForwardPass:
-        found = super()._read(ids)
+    def _read(self, ids: Sequence[int], **more: Any) -> ForwardPass:
+        found = super()._read(ids, **more)
         self.passes.append((self.cached[-1] if self.cached else True, len(ids), self.length))
-        return ForwardPass(found.logits, 1.0 + len(ids), warmup=False)
+        return replace(found, ms=1.0 + len(ids))
 
 
 def run(backend: Any, prompt: int, steps: int = 1) -> Stepper:
@@ -122,10 +123,10 @@ def test_it_makes_way_between_two_lengths() -> None:
 
 def test_a_length_that_fails_ends_it_and_what_there_is_stays() -> None:
     class Small(Counted):
-        def _read(self, ids: Sequence[int]) -> ForwardPass:
+        def _read(self, ids: Sequence[int], **more: Any) -> ForwardPass:
             if len(ids) > 20 and self.cached:
                 raise BackendError("out of memory")
-            return super()._read(ids)
+            return super()._read(ids, **more)
 
     stepper = run(Small(), 40)
     found = measure_curves(stepper, 1)
@@ -134,10 +135,10 @@ def test_a_length_that_fails_ends_it_and_what_there_is_stays() -> None:
     assert stepper.backend.length == 40
 
     class Tiny(Counted):
-        def _read(self, ids: Sequence[int]) -> ForwardPass:
+        def _read(self, ids: Sequence[int], **more: Any) -> ForwardPass:
             if self.cached:
                 raise BackendError("out of memory")
-            return super()._read(ids)
+            return super()._read(ids, **more)
 
     with pytest.raises(BackendError, match="out of memory"):
         measure_curves(run(Tiny(), 40), 1)

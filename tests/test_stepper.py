@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.backends.base import ForwardPass, Row
 from engine.backends.scripted import ScriptedBackend
 from engine.records.step import How, StopKind
 from engine.run.stepper import Stepper, StepperError
@@ -35,9 +36,9 @@ class Counting(ScriptedBackend):
         self.log.append(("prefill", len(ids)))
         return super().prefill(ids, profile=profile)
 
-    def decode(self, token_id: int) -> Any:
-        self.log.append(("decode", token_id))
-        return super().decode(token_id)
+    def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
+        self.log.extend(("decode", token_id) for _, ids in rows for token_id in ids)
+        return super().forward(rows, all_positions=all_positions)
 
 
 def stepper(temperature: float = 1.0, **more: Any) -> Stepper:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from engine.kv.branch import Branch
 from engine.kv.prefix import common_ids, explain
 from engine.records.arrays import FloatArray, HalfArray
-from engine.records.cache import KVState, PoolState, PrefixReport
+from engine.records.cache import PrefixReport
 from engine.records.model import ModelFacts
 from engine.records.prompt import LayerTime, Origin
 from engine.records.vocabulary import Token, Vocabulary
@@ -28,32 +28,58 @@ class Encoded:
     notes: tuple[str, ...] = ()
 
 
+TokenSequence = Branch | list[int]
+"""A text that can be gone on with: a branch of a pool of K/V blocks, or the ids read so far."""
+
+Row = tuple[TokenSequence, Sequence[int]]
+"""What one row of a pass reads: a sequence, and the ids (at least one) that come behind it."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowLogits:
+    """float32 logits of a row: (vocab_size,) of its last position, (n, vocab_size) of all."""
+
+    values: FloatArray
+    half: HalfArray | None = None
+    """The same logits in float16, where that is what the model computes them in."""
+
+
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """One forward pass: float32 logits of the last position, shape ``(vocab_size,)``, and its cost.
+    """What one call of ``forward`` gave, row by row, and what it cost.
 
     ``ms`` runs from before the ids go in until the logits lie in main memory. ``layers`` is filled
     only when the pass was profiled; ``layers_note`` says why it could not be. ``copied_blocks``
     were copied because a branch wrote into a block that it shared, ``evicted_blocks`` thrown out
-    to make room.
+    to make room. ``passes``: how many passes of the model that were; as many as rows where those
+    could not share one.
     """
 
-    logits: FloatArray
+    rows: tuple[RowLogits, ...]
     ms: float
     warmup: bool
     layers: tuple[LayerTime, ...] = ()
     layers_note: str = ""
-    half: HalfArray | None = None
-    """The same logits in float16, where that is what the model computes them in."""
     copied_blocks: int = 0
     evicted_blocks: int = 0
+    passes: int = 1
+
+    @property
+    def logits(self) -> FloatArray:
+        """Those of the first row, which is often the only one."""
+        return self.rows[0].values
+
+    @property
+    def half(self) -> HalfArray | None:
+        """Those of the first row in float16, where that is what the model computes them in."""
+        return self.rows[0].half
 
 
 class Backend(Protocol):
-    """One model with one KV cache, read from the front and cut from the back.
+    """The least that a backend can do: read token ids, and yield logits over its vocabulary.
 
-    ``prefill`` and ``decode`` append positions; ``rollback`` takes the last ones away again. The
-    contract suite in ``tests/test_backend_contract.py`` runs on every backend.
+    What only some can do are protocols of their own in ``engine.backends.abilities``, asked for
+    with isinstance. The contract suite in ``tests/test_backend_contract.py`` runs on every backend.
     """
 
     @property
@@ -71,81 +97,51 @@ class Backend(Protocol):
         """Every token; may take a moment."""
         ...
 
-    def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
-        """Read ``ids`` (at least one) after what the cache holds."""
-        ...
+    def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
+        """Read each row's ids behind its sequence; logits of each row's last position, or of all.
 
-    def decode(self, token_id: int) -> ForwardPass:
-        """Read one id after what the cache holds."""
+        Each sequence holds its ids afterwards, and ``sequence`` is the last row's. Rows are of
+        different sequences. Raises BackendError; then no sequence has changed.
+        """
         ...
 
     def seek(self, ids: Sequence[int]) -> int:
-        """Go to where ``ids``, short of the last one, were read; how many of them that is.
+        """Go to the longest part of ``ids[:-1]`` that was read, and return its length.
 
-        ``length`` is that number afterwards. Computes nothing. What was read before may be kept
+        ``sequence`` holds that much afterwards. Computes nothing. What was read before may be kept
         for a later ``seek``, or not. The last id is left because its logits want a pass.
         """
         ...
 
-    def start(self, ids: Sequence[int]) -> PrefixReport:
-        """As ``seek``, for a new prompt; says how much of it is there, by what rule, and why."""
-        ...
-
-    def pool_state(self) -> PoolState | None:
-        """The pool of K/V blocks as a record; None where there is none."""
-        ...
-
     @property
-    def branch(self) -> int | None:
-        """The number of the pool's branch that the next pass goes on with; None without a pool."""
-        ...
-
-    @property
-    def block_size(self) -> int:
-        """Positions of a block of the pool; without one, of the blocks they are counted off in."""
-        ...
-
-    def forget(self, branch: int, keep: int) -> None:
-        """A branch of the pool is needed for its first ``keep`` positions at most."""
-        ...
-
-    def aside(self, *, cached: bool, positions: int = 0) -> AbstractContextManager[None]:
-        """Inside ``with``, read another text; behind it all is as it was, down to what is warm.
-
-        ``cached``: with a cache of its own for ``positions``; else every pass reads all again, as
-        the model would on its own. Raises BackendError where there is no room.
-        """
-        ...
-
-    def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
-        """The logits after ``ids``, read in one pass without a cache; what is held stays.
-
-        With ``rows`` that many texts are in the pass, the others shorter beginnings of this one,
-        padded as a server would. ``dtype``: with the weights in another one. Raises BackendError
-        where that cannot be.
-        """
-        ...
-
-    def rollback(self, count: int) -> None:
-        """Forget the last ``count`` positions; 0 does nothing. BackendError if it cannot."""
+    def sequence(self) -> TokenSequence:
+        """Where ``seek`` went or ``forward`` ended: good for a row until the backend reads on."""
         ...
 
     @property
     def length(self) -> int:
-        """Positions read and not rolled back."""
-        ...
-
-    def kv(self) -> tuple[int, int | None]:
-        """(positions stored, bytes held), of the real tensors; None where there are none."""
-        ...
-
-    def clear(self) -> None:
-        """Forget everything that was read, for this text or another."""
+        """Positions of ``sequence``."""
         ...
 
     def close(self) -> None:
         """Free what the backend holds."""
         ...
+
+
+def checked_rows(rows: Sequence[Row]) -> Sequence[Row]:
+    """``rows``, which one pass can read. Raises BackendError where it cannot."""
+    if not rows or not all(len(ids) for _, ids in rows):
+        raise BackendError("there is nothing to read: a pass needs at least one token")
+    if len(rows) > 1 and len({id(sequence) for sequence, _ in rows}) < len(rows):
+        raise BackendError("two rows of a pass go on with one sequence: fork it first")
+    return rows
+
+
+def own_list(sequence: TokenSequence) -> list[int]:
+    """The ids of a sequence of a backend without a pool. Raises BackendError for a branch."""
+    if isinstance(sequence, Branch):
+        raise BackendError("a branch of a pool belongs to the backend that keeps that pool")
+    return sequence
 
 
 def kept_of(held: Sequence[int], ids: Sequence[int], *, can_rewind: bool) -> int:
@@ -163,23 +159,3 @@ def prefix_report(
         reason = "what was read before cannot be taken back a step: it is read again"
         return replace(report, reason=reason)
     return report
-
-
-def kv_state(
-    backend: Backend, *, computed: int, cached: int, copied: int = 0, evicted: int = 0
-) -> KVState:
-    """The record of a backend's cache after a pass that computed ``computed`` positions."""
-    stored, nbytes = backend.kv()
-    if not backend.facts.keeps_cache:
-        # What is given to the pass is one thing, what it has to compute another.
-        computed, cached = computed + cached, 0
-    return KVState(
-        seen=backend.length,
-        stored=stored,
-        nbytes=nbytes,
-        computed=computed,
-        cached=cached,
-        block_size=backend.block_size,
-        copied_blocks=copied,
-        evicted_blocks=evicted,
-    )

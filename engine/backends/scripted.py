@@ -26,7 +26,12 @@ from engine.backends.base import (
     BackendError,
     Encoded,
     ForwardPass,
+    Row,
+    RowLogits,
+    TokenSequence,
+    checked_rows,
     kept_of,
+    own_list,
     prefix_report,
 )
 from engine.records.arrays import FloatArray
@@ -297,6 +302,25 @@ class ScriptedBackend:
 
     # --- passes -------------------------------------------------------------------------------
 
+    def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
+        """Read each row in turn; where one fails, none has been read."""
+        own = [(own_list(sequence), ids) for sequence, ids in checked_rows(rows)]
+        before, lengths = self._ids, [len(sequence) for sequence, _ in own]
+        found = []
+        try:
+            for sequence, ids in own:
+                self._ids = sequence
+                found.append(self._read(ids, all_positions=all_positions))
+        except BaseException:
+            for (sequence, _), length in zip(own, lengths, strict=True):
+                del sequence[length:]
+            self._ids = before
+            raise
+        if len(found) == 1:
+            return found[0]
+        logits = tuple(one.rows[0] for one in found)
+        return replace(found[0], rows=logits, ms=sum(one.ms for one in found), passes=len(found))
+
     def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
         """Read ``ids`` (at least one) after what is there. There are no layers to time."""
         return self._read(ids)
@@ -305,7 +329,7 @@ class ScriptedBackend:
         """Read one id after what is there."""
         return self._read((token_id,))
 
-    def _read(self, ids: Sequence[int]) -> ForwardPass:
+    def _read(self, ids: Sequence[int], *, all_positions: bool = False) -> ForwardPass:
         start = now_ms()
         self._passes += 1
         if self._fault:
@@ -320,24 +344,46 @@ class ScriptedBackend:
         before = len(self._ids)
         self._ids.extend(int(token_id) for token_id in ids)
         try:
-            logits = np.array(self._logits_of(self._ids), dtype=np.float32)
-            if logits.shape != (len(self._tokens),):
-                raise BackendError(
-                    f"the script gave logits of shape {logits.shape} for {len(self._tokens)} tokens"
-                )
+            if all_positions:
+                ends = range(before + 1, len(self._ids) + 1)
+                logits = np.stack([self._logits(self._ids[:end]) for end in ends])
+            else:
+                logits = self._logits(self._ids)
         except BaseException:
             # A pass that failed has read nothing.
             del self._ids[before:]
             raise
         return ForwardPass(
-            logits, now_ms() - start, warmup=False, layers_note="a script has no layers"
+            (RowLogits(logits),),
+            now_ms() - start,
+            warmup=False,
+            layers_note="a script has no layers",
         )
+
+    def _logits(self, ids: Sequence[int]) -> FloatArray:
+        logits = np.array(self._logits_of(ids), dtype=np.float32)
+        if logits.shape != (len(self._tokens),):
+            raise BackendError(
+                f"the script gave logits of shape {logits.shape} for {len(self._tokens)} tokens"
+            )
+        return logits
+
+    @property
+    def sequence(self) -> list[int]:
+        """The ids read so far."""
+        return self._ids
 
     def seek(self, ids: Sequence[int]) -> int:
         """Go back to the longest common run with ``ids``, short of the last one."""
         kept = kept_of(self._ids, ids, can_rewind=self.facts.can_rewind)
-        self.rollback(len(self._ids) - kept)
+        if kept < len(self._ids):
+            # A new list: whoever holds the one before still has what it read.
+            self._ids = self._ids[:kept]
         return kept
+
+    def fork(self, sequence: TokenSequence) -> list[int]:
+        """A second text of the same ids."""
+        return list(own_list(sequence))
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
         """As ``seek``, and why not more."""

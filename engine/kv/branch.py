@@ -28,6 +28,8 @@ class Branch:
     used: int = 0
     pending: int = 0
     variant: bytes = b""
+    pinned: bool = False
+    """Held even when the cache goes on with another branch."""
 
     def __len__(self) -> int:
         return len(self.ids)

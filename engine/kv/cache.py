@@ -148,6 +148,7 @@ class PooledCache(Cache):
         branch = self.pool.branches.get(number)
         if branch is None or keep >= len(branch):
             return
+        branch.pinned = branch.pinned and keep > 0
         head = branch.ids[:keep]
         alike = (one for one in self.pool.branches.values() if one.variant == branch.variant)
         others = (one for one in alike if one is not branch)

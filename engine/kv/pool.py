@@ -188,6 +188,8 @@ class Pool:
 
     def release(self, branch: Branch) -> None:
         """Nobody needs ``branch`` now: it stays until its room is needed, oldest first."""
+        if branch.pinned:
+            return
         branch.held = False
         if not branch.ids:
             self.close(branch)

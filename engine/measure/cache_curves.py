@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from engine.backends.abilities import MeasurableBackend, Pooled, measurable
 from engine.backends.base import Backend, BackendError
 from engine.progress import Progress, silent
 from engine.records.measured import MEASURING_CURVES, CacheCurves
@@ -70,7 +71,7 @@ def measure_curves(
     ids = list(stepper.path_ids(node))
     if len(ids) < 2:
         raise StepperError("a cache makes no difference to one token: go on first")
-    backend, points, note = stepper.backend, _Points(), ""
+    backend, points, note = measurable(stepper.backend), _Points(), ""
     wanted = lengths_along(len(ids))
     with backend.aside(cached=True, positions=len(ids)):
         cache = _cache_in_words(backend)
@@ -98,14 +99,14 @@ def measure_curves(
 
 
 def _cache_in_words(backend: Backend) -> str:
-    pool = backend.pool_state()
+    pool = backend.pool_state() if isinstance(backend, Pooled) else None
     if pool is None:
         return "the model's own cache"
     return f"blocks of {pool.block_size}" + (", int8" if pool.quantized else "")
 
 
 def _measure(
-    backend: Backend, ids: Sequence[int], length: int, chunk: int, points: _Points
+    backend: MeasurableBackend, ids: Sequence[int], length: int, chunk: int, points: _Points
 ) -> None:
     """Add the point at ``length``: turns at the lengths up to it, after one to warm up."""
     expected = points.without_ms[-1] * length / points.lengths[-1] if points.lengths else None
@@ -115,15 +116,15 @@ def _measure(
     spare = 1 if turns > 1 and turns < length - backend.length else 0
     start = length - turns - spare
     while backend.length < start:
-        backend.prefill(ids[backend.length : min(start, backend.length + chunk)], profile=False)
+        _pass_ms(backend, ids[backend.length : min(start, backend.length + chunk)])
     times: list[tuple[float, float]] = []
     for turn in range(turns + spare):
         text = ids[: start + turn + 1]
         if turn % 2:
             without = _full(backend, text)
-            times.append((backend.decode(text[-1]).ms, without))
+            times.append((_pass_ms(backend, text[-1:]), without))
         else:
-            times.append((backend.decode(text[-1]).ms, _full(backend, text)))
+            times.append((_pass_ms(backend, text[-1:]), _full(backend, text)))
     with_ms, without_ms = zip(*times[spare:], strict=True)
     points.lengths.append(length)
     points.with_ms.append(statistics.median(with_ms))
@@ -131,7 +132,11 @@ def _measure(
     points.reps.append(turns)
 
 
-def _full(backend: Backend, text: Sequence[int]) -> float:
+def _full(backend: MeasurableBackend, text: Sequence[int]) -> float:
     """Milliseconds of one pass over all of ``text``, without a cache."""
     with backend.aside(cached=False):
-        return backend.prefill(text, profile=False).ms
+        return _pass_ms(backend, text)
+
+
+def _pass_ms(backend: Backend, ids: Sequence[int]) -> float:
+    return backend.forward(((backend.sequence, ids),)).ms

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
+from engine.backends.abilities import measurable
 from engine.backends.base import BackendError
 from engine.commands import Measure, Open
 from engine.measure.generate import Generate, GenerateError
@@ -77,7 +78,7 @@ def our_gaps(stepper: Stepper, ids: Sequence[int], tokens: int) -> list[float]:
 
     Like the rival, it finds nothing of an earlier turn.
     """
-    stepper.backend.clear()
+    measurable(stepper.backend).clear()
     stepper.submit_ids(ids)
     times = []
     for _ in range(tokens):

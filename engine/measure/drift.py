@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from engine.backends.abilities import measurable
 from engine.backends.base import BackendError
 from engine.measure.compare_logits import compare_logits
 from engine.models.resolve import FLOAT_DTYPES
@@ -26,7 +27,7 @@ def measure_drift(
     are no such logits yet, and BackendError where the text cannot be read at once.
     """
     node = stepper.cursor if node is None else node
-    backend, facts = stepper.backend, stepper.backend.facts
+    backend, facts = measurable(stepper.backend), stepper.backend.facts
     ours = _of_the_run(stepper, node)
     ids = list(stepper.path_ids(ROOT if node == ROOT else stepper.tree.parent(node)))
     ways: dict[str, Callable[[], FloatArray]] = {

@@ -7,11 +7,13 @@ the backend's pool of K/V blocks belongs to which node is known here too.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engine.backends.base import Backend, ForwardPass, kv_state
+from engine.backends.abilities import Pooled, Profiled, kv_state, missing
+from engine.backends.base import Backend, ForwardPass
+from engine.kv.prefix import explain
 from engine.records.arrays import FloatArray
-from engine.records.cache import KVState, PoolState
+from engine.records.cache import KVState, PoolState, PrefixReport
 from engine.records.prompt import PrefillChunk, PrefillRecord
 from engine.run.logit_store import LogitStore
 from engine.run.tree import ROOT
@@ -43,8 +45,13 @@ class Reading:
         self._logits = LogitStore(logit_budget)
         # The pool's branch -> the node that its last position belongs to.
         self._branches: dict[int, int] = {}
+        # Asked once: isinstance with a protocol looks every method up.
+        self._pooled = backend if isinstance(backend, Pooled) else None
+        self._profiled = backend if isinstance(backend, Profiled) else None
         # What an earlier run has left there is not this run's.
-        backend.rollback(backend.length)
+        if self._pooled is not None and self._pooled.branch is not None:
+            self._pooled.forget(self._pooled.branch, 0)
+        backend.seek(())
 
     def begin(self, record: PrefillRecord | None = None) -> None:
         """A new prompt, of which nothing is known but how it was read before, if it was."""
@@ -70,10 +77,11 @@ class Reading:
             kv = self.record.kv if self.record and first else self._unread()
             return Distribution(known, 0.0, kv, reused=not first)
         if node != ROOT and self.backend.seek(ids) == len(ids) - 1:
-            result = self.backend.decode(ids[-1])
+            result = self.backend.forward(((self.backend.sequence, ids[-1:]),))
             self._keep(node, result)
             kv = kv_state(
                 self.backend,
+                self._pooled,
                 computed=1,
                 cached=len(ids) - 1,
                 copied=result.copied_blocks,
@@ -90,13 +98,13 @@ class Reading:
         for node in gone:
             self._logits.drop(node)
         for branch, node in list(self._branches.items()):
-            if node in gone:
-                self.backend.forget(branch, keep)
+            if node in gone and self._pooled is not None:
+                self._pooled.forget(branch, keep)
                 self._branches[branch] = parent
 
     def pool_state(self) -> PoolState | None:
         """The pool with each branch's node; None where the backend has none."""
-        state = self.backend.pool_state()
+        state = None if self._pooled is None else self._pooled.pool_state()
         if state is None:
             return None
         alive = {branch.number for branch in state.branches}
@@ -104,16 +112,32 @@ class Reading:
         return state.at_nodes(self._branches)
 
     def _unread(self) -> KVState:
-        return kv_state(self.backend, computed=0, cached=0)
+        return kv_state(self.backend, self._pooled, computed=0, cached=0)
 
     def _keep(self, node: int, result: ForwardPass) -> None:
         self._logits.put(node, result.logits if result.half is None else result.half)
         self._place(node)
 
     def _place(self, node: int) -> None:
-        branch = self.backend.branch
+        branch = None if self._pooled is None else self._pooled.branch
         if branch is not None:
             self._branches[branch] = node
+
+    def _start(self, ids: list[int]) -> PrefixReport:
+        """Go to what is there of a new prompt; how much that is, and why not more."""
+        if self._pooled is not None:
+            return self._pooled.start(ids)
+        report = explain(
+            ids, None, cached=self.backend.seek(ids), hit_blocks=0, evicted_blocks=0, size=1
+        )
+        return replace(report, common=report.cached, reason=missing(self.backend, Pooled))
+
+    def _prefill(self, piece: list[int]) -> ForwardPass:
+        """Read a piece of the prompt, layer by layer where layers are timed."""
+        if self._profiled is not None:
+            return self._profiled.prefill(piece)
+        result = self.backend.forward(((self.backend.sequence, piece),))
+        return replace(result, layers_note=missing(self.backend, Profiled))
 
     def _read(
         self, ids: list[int], chunks: tuple[PrefillChunk, ...], *, reason: str, node: int
@@ -123,7 +147,7 @@ class Reading:
         prefix = self.record.prefix if chunks and self.record else None
         copied, evicted = 0, 0
         if reason == FIRST_READ and not chunks:
-            prefix = self.backend.start(ids)
+            prefix = self._start(ids)
         elif self.backend.seek(ids) < done_before:
             # What was read before a pause had to go in the meantime.
             chunks, done_before = (), 0
@@ -132,13 +156,13 @@ class Reading:
         size = self.chunk
         if not self.backend.facts.keeps_cache:
             # Nothing carries over to another pass: in pieces, most of it would be read twice.
-            self.backend.rollback(self.backend.length)
+            self.backend.seek(())
             size = len(ids)
         cached = self.backend.length - done_before
         while self.backend.length < len(ids):
             start = self.backend.length
             piece = ids[start : start + size]
-            result = self.backend.prefill(piece)
+            result = self._prefill(piece)
             chunk = PrefillChunk(
                 start, len(piece), result.ms, result.layers, result.warmup, result.layers_note
             )
@@ -157,6 +181,7 @@ class Reading:
                 total_ms=sum(one.ms for one in chunks),
                 kv=kv_state(
                     self.backend,
+                    self._pooled,
                     computed=computed,
                     cached=cached,
                     copied=copied,

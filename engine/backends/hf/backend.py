@@ -9,14 +9,16 @@ from typing import Any
 
 import torch
 
-from engine.backends.base import Encoded, ForwardPass
+from engine.backends.base import Encoded, ForwardPass, Row, TokenSequence
 from engine.backends.hf import facts as hf_facts
 from engine.backends.hf import pool as hf_pool
 from engine.backends.hf import prompt as hf_prompt
 from engine.backends.hf import reference as hf_fresh
 from engine.backends.hf.parts import parts_of
 from engine.backends.hf.probe import reader_for, try_out
-from engine.backends.hf.reader import Reader, explained
+from engine.backends.hf.reader import Reader
+from engine.backends.hf.results import explained
+from engine.backends.hf.rows import fork, read_rows
 from engine.backends.hf.upcast import widened_of
 from engine.kv.cache import PooledCache
 from engine.models.token_table import TokenTable
@@ -153,8 +155,21 @@ class HFBackend:
     def length(self) -> int:
         return len(self._reader.ids)
 
+    @property
+    def sequence(self) -> TokenSequence:
+        """The pool's current branch; without a pool the ids read so far."""
+        return self._reader.sequence
+
+    def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
+        """Read each row's ids behind its sequence; see ``Backend.forward``. Raises BackendError."""
+        return read_rows(self._reader, rows, all_positions=all_positions)
+
+    def fork(self, sequence: TokenSequence) -> TokenSequence:
+        """A second sequence with what ``sequence`` holds; see ``Pooled.fork``."""
+        return fork(self._reader, sequence)
+
     def seek(self, ids: Sequence[int]) -> int:
-        """Go to where ``ids``, short of the last one, were read; how many of them that is."""
+        """Go to the longest part of ``ids[:-1]`` that was read, and return its length."""
         return self._reader.seek(ids)
 
     def start(self, ids: Sequence[int]) -> PrefixReport:

@@ -10,16 +10,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.backends.base import BackendError, ForwardPass, kept_of, prefix_report
+from engine.backends.base import (
+    BackendError,
+    ForwardPass,
+    RowLogits,
+    TokenSequence,
+    kept_of,
+    own_list,
+    prefix_report,
+)
 from engine.backends.hf import native_cache as hf_cache
 from engine.backends.hf.layer_timer import LayerTimer, stopwatch
 from engine.backends.hf.parts import Parts
+from engine.backends.hf.results import check_finite, explained, in_main_memory
 from engine.backends.hf.upcast import ROWS
-from engine.kv.branch import OutOfBlocks
+from engine.kv.branch import Branch
 from engine.kv.cache import PooledCache
 from engine.kv.lookup import OTHER_VARIANT
 from engine.models.checks import first_line
-from engine.records.arrays import FloatArray, HalfArray
 from engine.records.cache import PrefixReport
 from engine.timing import now_ms
 
@@ -58,6 +66,50 @@ class Reader:
         """What was read and not taken back. Do not change it."""
         return self._own_ids if self.pool is None else self.pool.current.ids
 
+    @property
+    def sequence(self) -> TokenSequence:
+        """What the next pass goes on with."""
+        return self._own_ids if self.pool is None else self.pool.current
+
+    def go_to(self, sequence: TokenSequence) -> list[int]:
+        """Make ``sequence`` the one that the next pass goes on with; ids of it to be read again.
+
+        Raises BackendError for a branch that the pool no longer holds.
+        """
+        if sequence is self.sequence:
+            return []
+        if self.pool is None:
+            ids = own_list(sequence)
+            again = ids[self.seek([*ids, 0]) :]
+            # Not the list that somebody may hold: what is read next is another text.
+            self._own_ids = list(self._own_ids)
+            return again
+        branches = self.pool.pool.branches
+        if not isinstance(sequence, Branch) or branches.get(sequence.number) is not sequence:
+            raise BackendError("that sequence is no longer held: seek to its text again")
+        with self._leaving_nothing_useless(self.pool):
+            self.pool.switch(sequence)
+        self._whole = 0
+        return []
+
+    def extend(
+        self, sequence: TokenSequence, ids: Sequence[int], *, all_positions: bool = False
+    ) -> ForwardPass:
+        """Read ``ids`` behind ``sequence``, which holds them afterwards. Raises BackendError.
+
+        Where K and V depend on the text's length, a longer text goes on in a branch of its own,
+        which is the reader's ``sequence`` then.
+        """
+        again = self.go_to(sequence)
+        found = self.prefill([*again, *ids], profile=False, all_positions=all_positions)
+        if self.pool is None and sequence is not self._own_ids:
+            self._own_ids = own_list(sequence)
+            self._own_ids.extend(ids)
+        if not (again and all_positions):
+            return found
+        own = (RowLogits(row.values[len(again) :]) for row in found.rows)
+        return replace(found, rows=tuple(own))
+
     def _variant(self, length: int) -> bytes:
         """What K and V of a text of ``length`` positions depend on besides its tokens."""
         return b"" if self.parts.rope is None else self.parts.rope.variant(length)
@@ -73,12 +125,15 @@ class Reader:
                 return self.pool.seek(list(ids), self._variant(len(ids)))
         if not self.keeps_cache:
             # Where nothing is kept, to be at a place is only to know what stands before it.
-            self._own_ids[:] = ids[:-1]
+            self._own_ids = list(ids[:-1])
             return len(self._own_ids)
         kept = kept_of(self._own_ids, ids, can_rewind=self.can_rewind)
         if self._own_variant != self._variant(len(ids)):
             kept = 0
-        self.rollback(len(self._own_ids) - kept)
+        if kept < len(self._own_ids):
+            # A new list: whoever holds the one before still has what it read.
+            self._own_ids = list(self._own_ids)
+            self.rollback(len(self._own_ids) - kept)
         self._whole, self._own_variant = len(ids), self._variant(len(ids))
         return kept
 
@@ -90,7 +145,7 @@ class Reader:
                 return self.pool.start(list(ids), self._variant(len(ids)))
         held, variant = list(self._own_ids), self._own_variant
         if not self.keeps_cache:
-            self._own_ids.clear()
+            self._own_ids = []
             reason = "no cache is kept: each pass reads everything"
             return replace(prefix_report(ids, held, 0), reason=reason, moved_last=0)
         report = prefix_report(ids, held, self.seek(ids), can_rewind=self.can_rewind)
@@ -150,7 +205,7 @@ class Reader:
         """Forget all that was read."""
         self._whole, self._own_variant = 0, b""
         self._drop_cache()
-        self._own_ids.clear()
+        self._own_ids = []
         if self.pool is not None:
             self.pool.clear()
 
@@ -165,7 +220,9 @@ class Reader:
 
     # --- passes -------------------------------------------------------------------------------
 
-    def prefill(self, ids: Sequence[int], *, profile: bool) -> ForwardPass:
+    def prefill(
+        self, ids: Sequence[int], *, profile: bool, all_positions: bool = False
+    ) -> ForwardPass:
         """Read ``ids`` (at least one) after what is there; logits of the last one.
 
         With ``profile`` layers are timed, by hooks that are there for this pass only. Raises
@@ -173,9 +230,9 @@ class Reader:
         """
         self.check(ids)
         if self.singly and self.ids and len(ids) > 1:
-            return self._read_singly(ids)
+            return self._read_singly(ids, all_positions)
         if not profile:
-            return self.read(ids)
+            return self.read(ids, all_positions=all_positions)
         if not self.parts.layers:
             return replace(self.read(ids), layers_note="the model's layers could not be found")
         watch = stopwatch(self.parts.device.type, self.parts.synchronize)
@@ -183,8 +240,11 @@ class Reader:
             result = self.read(ids, fused=False)
         return replace(result, layers=timer.times())
 
-    def check(self, ids: Sequence[int]) -> None:
-        """Raises BackendError where the model cannot read ``ids`` after what is there."""
+    def check(self, ids: Sequence[int], before: int | None = None) -> None:
+        """Raises BackendError where the model cannot read ``ids`` after what is there.
+
+        ``before``: after so many positions instead.
+        """
         if not ids:
             raise BackendError("there is nothing to read: a pass needs at least one token")
         low, high = min(ids), max(ids)
@@ -194,10 +254,12 @@ class Reader:
                 f"{self.parts.rows - 1}"
             )
         limit = self.parts.position_rows
-        if limit is not None and len(self.ids) + len(ids) > limit:
+        if limit is None:
+            return
+        if (len(self.ids) if before is None else before) + len(ids) > limit:
             raise BackendError(f"the context is full: the model has {limit:,} learned positions")
 
-    def _read_singly(self, ids: Sequence[int]) -> ForwardPass:
+    def _read_singly(self, ids: Sequence[int], all_positions: bool) -> ForwardPass:
         before = len(self.ids)
         try:
             passes = [self.read((token_id,)) for token_id in ids]
@@ -205,23 +267,29 @@ class Reader:
             self._drop_cache()
             del self._own_ids[before:]
             raise
+        last = passes[-1].rows[0]
+        if all_positions:
+            last = RowLogits(np.stack([one.logits for one in passes]))
         return ForwardPass(
-            logits=passes[-1].logits,
+            (last,),
             ms=sum(one.ms for one in passes),
             warmup=passes[0].warmup,
             layers_note="its recurrent state is continued one position at a time",
+            passes=len(passes),
         )
 
-    def read(self, ids: Sequence[int], *, fused: bool = True) -> ForwardPass:
+    def read(
+        self, ids: Sequence[int], *, fused: bool = True, all_positions: bool = False
+    ) -> ForwardPass:
         """One pass over ``ids``; over all before them too, where there is no cache of those.
 
         Without ``fused`` every module of the model is called, as its hooks want it.
         """
         length = max(self._whole, len(self.ids) + len(ids))
         if self.parts.rope is None:
-            return self._read(ids, fused)
+            return self._read(ids, fused, len(ids) if all_positions else 0)
         with self._in_variant(self._variant(length)) as stale, self.parts.rope.reading(length):
-            return self._read([*stale, *ids], fused)
+            return self._read([*stale, *ids], fused, len(ids) if all_positions else 0)
 
     @contextlib.contextmanager
     def _in_variant(self, variant: bytes) -> Iterator[list[int]]:
@@ -246,7 +314,8 @@ class Reader:
                     pool.switch(before)
                 raise
 
-    def _read(self, ids: Sequence[int], fused: bool) -> ForwardPass:
+    def _read(self, ids: Sequence[int], fused: bool, positions: int) -> ForwardPass:
+        """Read ``ids``; logits of the last ``positions`` of them, of the last alone for 0."""
         again = self._own_ids if self.cache is None and self.pool is None else []
         count = len(again) + len(ids)
         # After a failed pass, a step is no ordinary one.
@@ -258,11 +327,12 @@ class Reader:
             with torch.inference_mode(), self._over_pool(ids, count) as more:
                 if fused and count == 1 and self.pool is not None and self.parts.fused is not None:
                     one, at = self.parts.one.fill_(ids[0]), more["position_ids"]
-                    logits, half = _in_main_memory(self.parts.fused(one, at, self.pool))
+                    logits = self.parts.fused(one, at, self.pool)
+                    row = in_main_memory(logits[None] if positions else logits)
                 else:
-                    logits, half = self._logits([*again, *ids] if again else ids, count, more)
+                    row = self._logits([*again, *ids] if again else ids, count, more, positions)
                 ms = now_ms() - started
-                self._check_finite(logits)
+                check_finite(row, self.parts.dtype)
         except BaseException as error:
             # Some layers may have read the ids and others not.
             self._drop_cache()
@@ -273,9 +343,7 @@ class Reader:
             self._own_ids.extend(ids)
         moved = zip(self._blocks_moved(), before, strict=True)
         copied, evicted = (now - then for now, then in moved)
-        return ForwardPass(
-            logits, ms, warmup, half=half, copied_blocks=copied, evicted_blocks=evicted
-        )
+        return ForwardPass((row,), ms, warmup, copied_blocks=copied, evicted_blocks=evicted)
 
     def _first_of_its_kind(self, count: int) -> bool:
         """Whether no pass of this kind (one position, or about as many) has run before."""
@@ -306,23 +374,24 @@ class Reader:
             yield {self.argument: self.pool, **given}
 
     def _logits(
-        self, ids: Sequence[int], count: int, more: dict[str, Any]
-    ) -> tuple[FloatArray, HalfArray | None]:
-        """Logits of the last of ``ids`` in main memory, float32 and, if they are that, float16.
+        self, ids: Sequence[int], count: int, more: dict[str, Any], positions: int
+    ) -> RowLogits:
+        """Logits in main memory of the last of ``ids``, or of the last ``positions`` of them.
 
         The cache now holds all of ``ids``.
         """
         parts = self.parts
         if count == 1:
             output = parts.model(parts.one.fill_(ids[0]), **self.keywords, **more)
-            last = output.logits[0, -1]
+            last = output.logits[0, -1:] if positions else output.logits[0, -1]
         else:
             given = torch.tensor([ids], device=parts.device)
             wide = parts.widened if count >= ROWS and parts.widened else contextlib.nullcontext()
+            only = {} if positions else parts.last_only
             with wide:
-                output = parts.model(given, **self.keywords, **parts.last_only, **more)
+                output = parts.model(given, **self.keywords, **only, **more)
             # Cloned, or one row would keep the rows of a whole prompt in memory.
-            last = output.logits[0, -1].clone()
+            last = (output.logits[0, -positions:] if positions else output.logits[0, -1]).clone()
         if self.pool is not None:
             pass
         elif self.cache is None and self.argument is not None:
@@ -331,32 +400,4 @@ class Reader:
                 self.keywords[self.argument] = self.cache
         elif self.argument == "state":  # a new one comes out of every pass
             self.cache = self.keywords["state"] = output.state
-        return _in_main_memory(last)
-
-    def _check_finite(self, logits: FloatArray) -> None:
-        # The largest is NaN if any is, and infinite if one is; minus infinity is a fair logit.
-        if not np.isfinite(logits.max()):
-            hint = "" if self.parts.dtype == "float32" else ": try --dtype float32"
-            raise BackendError(f"the model's logits are not finite in {self.parts.dtype}{hint}")
-
-
-def _in_main_memory(logits: torch.Tensor) -> tuple[FloatArray, HalfArray | None]:
-    """``logits`` in float32, and in float16 too where they are that."""
-    logits = logits.cpu()
-    return logits.float().numpy(), logits.numpy() if logits.dtype == torch.float16 else None
-
-
-def explained(error: Exception, count: int) -> BackendError:
-    """What went wrong in a pass of ``count`` positions, in one line."""
-    if isinstance(error, BackendError):
-        return error
-    if isinstance(error, OutOfBlocks):
-        return BackendError(str(error))
-    text = str(error)
-    memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    if memory or "out of memory" in text or "can't allocate memory" in text:
-        return BackendError(
-            f"out of memory in a pass of {count:,} positions: shorten the prompt, or use a "
-            "smaller model or --dtype"
-        )
-    return BackendError(f"the forward pass failed: {first_line(error)} ({type(error).__name__})")
+        return in_main_memory(last)

@@ -1,0 +1,137 @@
+"""What only some backends can do, each a protocol to be asked for with isinstance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol, runtime_checkable
+
+from engine.backends.base import Backend, BackendError, ForwardPass, TokenSequence
+from engine.records.arrays import FloatArray
+from engine.records.cache import BLOCK_SIZE, KVState, PoolState, PrefixReport
+
+
+@runtime_checkable
+class Pooled(Protocol):
+    """Tells what its KV cache holds, and where: which blocks, whose branches, how many bytes."""
+
+    def start(self, ids: Sequence[int]) -> PrefixReport:
+        """As ``seek``, for a new prompt; says how much of it is there, by what rule, and why."""
+        ...
+
+    def fork(self, sequence: TokenSequence) -> TokenSequence:
+        """A second sequence with what ``sequence`` holds; copies nothing.
+
+        A branch of a pool is kept until ``forget`` lets go of all of it.
+        """
+        ...
+
+    def forget(self, branch: int, keep: int) -> None:
+        """A branch of the pool is needed for its first ``keep`` positions at most."""
+        ...
+
+    def kv(self) -> tuple[int, int | None]:
+        """(positions stored, bytes held), of the real tensors; None where there are none."""
+        ...
+
+    def pool_state(self) -> PoolState | None:
+        """The pool of K/V blocks as a record; None where this model's lie elsewhere."""
+        ...
+
+    @property
+    def branch(self) -> int | None:
+        """The number of the pool's branch that the next pass goes on with; None without a pool."""
+        ...
+
+    @property
+    def block_size(self) -> int:
+        """Positions of a block of the pool; without one, of the blocks they are counted off in."""
+        ...
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """Reads other texts beside the run, to hold its figures against theirs."""
+
+    def aside(self, *, cached: bool, positions: int = 0) -> AbstractContextManager[None]:
+        """Inside ``with``, read another text; behind it all is as it was, down to what is warm.
+
+        ``cached``: with a cache of its own for ``positions``; else every pass reads all again, as
+        the model would on its own. Raises BackendError where there is no room.
+        """
+        ...
+
+    def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
+        """The logits after ``ids``, read in one pass without a cache; what is held stays.
+
+        With ``rows`` that many texts are in the pass, the others shorter beginnings of this one,
+        padded as a server would. ``dtype``: with the weights in another one. Raises BackendError
+        where that cannot be.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Forget everything that was read, for this text or another."""
+        ...
+
+
+@runtime_checkable
+class Profiled(Protocol):
+    """Times the layers of a pass."""
+
+    def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
+        """Read ``ids`` (at least one) behind ``sequence``; with ``profile``, layer by layer."""
+        ...
+
+
+@runtime_checkable
+class MeasurableBackend(Backend, Measurable, Protocol):
+    """A backend whose texts can be read beside the run."""
+
+
+_MISSING: dict[type, str] = {
+    Pooled: "does not tell what its KV cache holds",
+    Measurable: "cannot read a text beside the run",
+    Profiled: "does not time its layers",
+}
+
+
+def missing(backend: Backend, ability: type) -> str:
+    """Why a figure that wants ``ability`` is not there, in one line."""
+    return f"n/a: backend {backend.facts.backend} {_MISSING[ability]}"
+
+
+def measurable(backend: Backend) -> MeasurableBackend:
+    """``backend``, which can read beside the run. Raises BackendError, with the reason, if not."""
+    if not isinstance(backend, MeasurableBackend):
+        raise BackendError(missing(backend, Measurable))
+    return backend
+
+
+def kv_state(
+    backend: Backend,
+    pooled: Pooled | None,
+    *,
+    computed: int,
+    cached: int,
+    copied: int = 0,
+    evicted: int = 0,
+) -> KVState:
+    """The record of a backend's cache after a pass that computed ``computed`` positions.
+
+    ``pooled`` is the backend as far as it tells what the cache holds; without, bytes are unknown.
+    """
+    stored, nbytes = (backend.length, None) if pooled is None else pooled.kv()
+    if not backend.facts.keeps_cache:
+        # What is given to the pass is one thing, what it has to compute another.
+        computed, cached = computed + cached, 0
+    return KVState(
+        seen=backend.length,
+        stored=stored,
+        nbytes=nbytes,
+        computed=computed,
+        cached=cached,
+        block_size=BLOCK_SIZE if pooled is None else pooled.block_size,
+        copied_blocks=copied,
+        evicted_blocks=evicted,
+    )

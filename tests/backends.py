@@ -1,0 +1,65 @@
+"""The backends that the contract suite runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from engine.backends.base import Backend, ForwardPass
+from engine.backends.hf.backend import HFBackend
+from engine.backends.hf.pool import KVOptions
+from engine.backends.scripted import ScriptedBackend
+from engine.records.arrays import FloatArray
+from tests import tiny_models
+from tests.tiny_models import CHARACTERS, SPECIALS, VOCAB
+from tests.toy_backend import ToyBackend
+
+
+def scripted() -> ScriptedBackend:
+    """Logits that depend on every id and its place, over the tiny models' vocabulary."""
+
+    def logits_of(ids: Sequence[int]) -> FloatArray:
+        state = 7
+        for token_id in ids:
+            state = (state * 31 + token_id + 1) % 1_000_003
+        return np.sin(np.arange(VOCAB, dtype=np.float32) * (state % 97 + 1))
+
+    return ScriptedBackend(logits_of, [*SPECIALS, *CHARACTERS], vocab_size=VOCAB)
+
+
+Able = HFBackend | ScriptedBackend
+"""Backends with all abilities."""
+
+ABLE: dict[str, Callable[[], Able]] = {
+    "scripted": scripted,
+    "llama": lambda: tiny_models.backend("llama"),
+    "gpt2": lambda: tiny_models.backend("gpt2"),
+    "qwen3": lambda: tiny_models.backend("qwen3"),
+    "gemma3": lambda: tiny_models.backend("gemma3"),
+    "mistral": lambda: tiny_models.backend("mistral"),
+    "mamba": lambda: tiny_models.backend("mamba"),
+    "deepseek": lambda: tiny_models.backend("deepseek"),
+    "llama without a cache": lambda: tiny_models.backend("llama", kv=KVOptions(cached=False)),
+}
+
+EVERY: dict[str, Callable[[], Backend]] = {"toy": ToyBackend, **ABLE}
+
+PROMPT = [5, 9, 30, 12, 7, 44, 3, 21, 8]
+"""More positions than the tiny models' sliding windows hold."""
+
+
+def read(backend: Backend, *ids: int, all_positions: bool = False) -> ForwardPass:
+    """One pass over ``ids`` behind what the backend is at."""
+    return backend.forward(((backend.sequence, ids),), all_positions=all_positions)
+
+
+def fresh(backend: Backend, ids: Sequence[int]) -> FloatArray:
+    """Logits after ``ids``, read in one pass from nothing."""
+    backend.seek(())
+    return read(backend, *ids).logits
+
+
+def assert_alike(found: FloatArray, expected: FloatArray) -> None:
+    """Equal within the last bits of float32; a wrong cache differs more."""
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * float(expected.std()))
