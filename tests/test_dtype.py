@@ -83,7 +83,9 @@ def test_e5_a_difference_within_the_noise_changes_nothing(kept: str) -> None:
     near = {"float32": 20.0, "bfloat16": 20.0, "float16": 19.2}
     choice = choose(kept=kept, **near)
     assert choice.dtype == kept
-    assert choice.reason.endswith("measured; another has to be 5% faster")
+    assert choice.reason.endswith(
+        "measured; no other is clearly faster (5%, turn for turn and at best)"
+    )
     assert choose(kept=kept, **{**near, "float16": 18.9}).dtype == "float16"
 
 
@@ -235,7 +237,7 @@ def test_e5_a_choice_once_made_is_the_next_starts_too(tmp_path: Path) -> None:
     found = hf_dtype_kept.find(path, key)
     assert found is not None
     assert (found.dtype, found.trials) == ("float16", MADE.trials)
-    assert found.reason == f"{MADE.reason} on 2026-11-30; --dtype measure times them again"
+    assert found.reason == f"{MADE.reason}; kept from 2026-11-30, --dtype measure times again"
     assert hf_dtype_kept.find(path, hf_dtype_kept.key_of("sha256:b")) is None
     for name in ("machine", "device_name", "threads", "torch"):
         assert hf_dtype_kept.find(path, {**key, name: "another"}) is None
@@ -289,7 +291,7 @@ def test_e5_starts_in_a_row_take_the_same_dtype(
     rounds["float32"] = [9.0] * 3
     second = start()
     assert second.model.dtype == torch.float16
-    assert second.dtype_reason.startswith(f"{first.dtype_reason} on ")
+    assert second.dtype_reason.startswith(f"{first.dtype_reason}; kept from ")
     assert second.trials == first.trials
     assert len(timed) == 1
     third = start("measure")

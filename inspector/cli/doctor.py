@@ -92,7 +92,7 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield "context", f"{context} tokens; {facts.cache_kind}"
     yield "weights", f"{facts.weight_bytes / 2**20:,.1f} MiB in {facts.dtype} (measured)"
     yield "device", f"{facts.device_name} ({facts.device}), {facts.threads} threads"
-    yield "dtype", f"{facts.dtype}: {facts.dtype_reason}"
+    yield "dtype", facts.dtype_reason
     for trial in facts.dtype_trials:
         time = "—" if trial.step_ms is None else f"{trial.step_ms:.1f} ms a decode step (measured)"
         verdict = {True: "agrees with float32", False: "out", None: "not checked"}[trial.agrees]

@@ -134,7 +134,7 @@ def _reason(chosen: str, times: Mapping[str, float], out: Sequence[str]) -> str:
         f"{chosen}: {times[chosen]:.1f} ms a decode step{figures and f' ({figures})'}, measured"
     ]
     if others and others[0][0] < times[chosen] and not out:
-        said.append(f"another has to be {BETTER - 1:.0%} faster")
+        said.append(f"no other is clearly faster ({BETTER - 1:.0%}, turn for turn and at best)")
     return "; ".join([*said, *out])
 
 

@@ -47,7 +47,7 @@ def find(path: Path, key: Mapping[str, str | int]) -> Choice | None:
         try:
             trials = tuple(DtypeTrial(**one) for one in entry["trials"])
             day = datetime.fromisoformat(entry["measured"]).astimezone(UTC)
-            reason = f"{entry['reason']} on {day:%Y-%m-%d}; --dtype measure times them again"
+            reason = f"{entry['reason']}; kept from {day:%Y-%m-%d}, --dtype measure times again"
         except (LookupError, TypeError, ValueError):
             return None
         dtype = entry.get("dtype")
