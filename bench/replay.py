@@ -31,11 +31,11 @@ from bench.sessions import recorded, script
 from engine.backends import open_backend
 from engine.records.events import Record
 from engine.records.step import StepRecord
+from engine.run.tree import ROOT
 from inspector.panes.registry import PANES
 from inspector.panes.tokens import POSITION
 from inspector.state.branches import Branches
 from inspector.state.controller import Controller
-from inspector.state.view import ROOT
 from sessions import Session, SessionWriter, open_session
 
 FEW = 5
@@ -93,9 +93,9 @@ class Twin:
 
     def __init__(self, session: Session) -> None:
         self._controller = Controller(lambda command: None)
-        self._controller.replay(session.records(steps=False), session.steps, session.children)
+        self._controller.replay(session.records(steps=False), session.steps, session.tree)
         self.branches = Branches()
-        self.branches.update(self._controller.log)
+        self.branches.update(self._controller.log.tree)
         self._controller.last()
         self.tip = self._controller.cursor
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.records.events import BranchDeleted
-from sessions import deleted as pruned
+from engine.run.tree import below, deleted_heads
 from sessions.file.format import SessionError
 from sessions.file.guard import Guarded, open_guarded
 from sessions.rows import codec
@@ -99,8 +99,8 @@ def _hidden(database: sqlite3.Connection) -> frozenset[int]:
     bodies = database.execute(query, (BranchDeleted.__name__,)).fetchall()
     if not bodies:
         return frozenset()
-    heads = pruned.deleted_heads(codec.loads(BranchDeleted, body) for (body,) in bodies)
-    return pruned.below(heads, dict(database.execute("SELECT node, parent FROM step")))
+    heads = deleted_heads(codec.loads(BranchDeleted, body) for (body,) in bodies)
+    return below(heads, dict(database.execute("SELECT node, parent FROM step")))
 
 
 def contains(path: Path, words: str) -> bool:

@@ -24,14 +24,13 @@ from engine.records.model import ModelFacts
 from engine.records.prompt import Origin, PrefillRecord, PromptRecord
 from engine.records.step import How, StepRecord, StopKind
 from engine.records.vocabulary import Token, Vocabulary
-from sessions import deleted as pruned
+from engine.run.tree import ROOT, Tree, deleted_heads, walk
 from sessions.file.format import SessionError
 from sessions.file.guard import Guarded, open_guarded
 from sessions.lazy_steps import StepMap, StepReader
 from sessions.rows import codec
 from sessions.rows.levels import RowsError
 
-ROOT = 0
 _KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Record)}
 _WIDTHS = {2: "<f2", 4: "<f4"}
 _MOST_EVENTS = 100_000
@@ -64,16 +63,12 @@ class Session:
 
     node_ids: IntArray
     """All nodes but the root, in the order they were made, shape ``(n,)``."""
-    parents: IntArray
-    """The parent of each of ``node_ids``; 0 is the root."""
     token_ids: IntArray
     """The token id of each of ``node_ids``."""
-    children: dict[int, list[int]]
-    """Node -> its children, oldest first, also deleted ones; the root is 0."""
+    tree: Tree
+    """Which node follows which, and what was deleted."""
     events: tuple[tuple[int, Record], ...]
     """What is neither prompt nor step, in order, each with the newest node when it came."""
-    hidden: frozenset[int]
-    """The nodes of deleted branches. Their steps can be looked at like any other's."""
 
     def __init__(self, file: Guarded) -> None:
         self._file = file
@@ -84,15 +79,18 @@ class Session:
         """What was recovered when it was opened, in words; empty where nothing had to be."""
         self.title, self.created, self.closed, self.writer, full = self._header()
         self.full_logits = bool(full)
-        self.node_ids, self.parents, self.token_ids = self._tree()
-        self.children = _children(self.node_ids.tolist(), self.parents.tolist())
+        self.node_ids, parents, self.token_ids = self._shape()
         self.steps = StepMap(self._reader, self.node_ids.tolist())
         self.events = self._read_events()
         self.facts = self._last(ModelFacts)
         self.settings = self._last(SettingsChanged)
         self.prefill = self._last(PrefillRecord)
         self.breakpoints = self._last(BreakpointsSet)
-        self.hidden = self._hidden()
+        deletions = (one for _, one in self.events if isinstance(one, BranchDeleted))
+        self.tree = Tree(
+            dict(zip(self.node_ids.tolist(), parents.tolist(), strict=True)),
+            deleted_heads(deletions),
+        )
         self.prompt = self._prompt()
 
     # --- the tree ---------------------------------------------------------------------------------
@@ -105,9 +103,14 @@ class Session:
         return self.steps[node]
 
     @property
+    def hidden(self) -> frozenset[int]:
+        """The nodes of deleted branches. Their steps can be looked at like any other's."""
+        return self.tree.deleted
+
+    @property
     def tips(self) -> list[int]:
         """The last node of every branch that is there, oldest first."""
-        return pruned.tips(self.parent_of, self.hidden)
+        return self.tree.tips
 
     @property
     def tip(self) -> int:
@@ -115,31 +118,15 @@ class Session:
 
         The root where there is none.
         """
-        there = (node for node in reversed(self.node_ids.tolist()) if node not in self.hidden)
-        return next(there, ROOT)
-
-    @property
-    def deleted_tips(self) -> list[int]:
-        """The last node of every branch that was deleted, oldest first."""
-        return pruned.deleted_tips(self.parent_of, self.hidden)
+        return self.tree.newest
 
     def path_nodes(self, node: int) -> list[int]:
-        """The nodes from the root's child to ``node``."""
-        parent_of = self.parent_of
-        found = []
-        while node != ROOT:
-            found.append(node)
-            node = parent_of[node]
-        return found[::-1]
+        """The nodes from the root's child to ``node``. KeyError where there is no such node."""
+        return walk(self.tree.parents, node)
 
     def branch(self, node: int | None = None) -> list[StepRecord]:
         """The steps from the first token to ``node`` (default: ``tip``)."""
         return [self.steps[one] for one in self.path_nodes(self.tip if node is None else node)]
-
-    @cached_property
-    def parent_of(self) -> dict[int, int]:
-        """The parent of each node but the root."""
-        return dict(zip(self.node_ids.tolist(), self.parents.tolist(), strict=True))
 
     # --- what is read when asked for --------------------------------------------------------------
 
@@ -180,7 +167,7 @@ class Session:
         """Every record in an order in which a live run sends them.
 
         Without ``steps`` all others, which is quick however long the run is: what a log needs
-        besides ``steps`` and ``children``.
+        besides ``steps`` and ``tree``.
         """
         events = self.events
         early = [record for after, record in events if after == ROOT]
@@ -230,7 +217,7 @@ class Session:
         yield "steps", len(self)
         yield "branches", len(self.tips)
         if self.hidden:
-            yield "deleted", len(self.deleted_tips)
+            yield "deleted", len(self.tree.deleted_tips)
         yield "closed", self.closed
 
     def _header(self) -> tuple[str, str, str | None, str, int]:
@@ -242,7 +229,7 @@ class Session:
             raise SessionError(f"{self.path} is empty: nothing was saved in it")
         return row
 
-    def _tree(self) -> tuple[IntArray, IntArray, IntArray]:
+    def _shape(self) -> tuple[IntArray, IntArray, IntArray]:
         with self._file.reading() as database:
             rows = database.execute(
                 "SELECT s.node, s.parent, t.id, s.how, s.stop_kind FROM step AS s "
@@ -282,10 +269,6 @@ class Session:
         found = (one for _, one in reversed(self.events) if isinstance(one, cls))
         return next(found, None)
 
-    def _hidden(self) -> frozenset[int]:
-        records = [one for _, one in self.events if isinstance(one, BranchDeleted)]
-        return pruned.below(pruned.deleted_heads(records), self.parent_of)
-
     def _prompt(self) -> PromptRecord | None:
         with self._file.reading() as database:
             query = "SELECT text, chat, tokenize_ms, notes, extra FROM prompt"
@@ -321,11 +304,3 @@ class Session:
             tokens.append(self._reader.token(*token))
             origins.append(Origin(origin))
         return tuple(tokens), tuple(origins)
-
-
-def _children(nodes: list[int], parents: list[int]) -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {ROOT: []}
-    children.update((node, []) for node in nodes)
-    for node, parent in zip(nodes, parents, strict=True):
-        children[parent].append(node)
-    return children

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from engine.records.events import BranchDeleted, BranchNamed
 from engine.records.step import StepRecord
+from engine.run.tree import ROOT
 from inspector.state.branches import Branches, Graph, Place, place
-from inspector.state.view import ROOT, RunLog, View
+from inspector.state.view import RunLog, View
 from tests import fakes
 
 TIMES, CACHE = fakes.timing(1.0), fakes.kv(5)
@@ -78,7 +79,7 @@ def check(log: RunLog, branches: Branches) -> None:
 @given(trees())
 def test_every_node_is_drawn_once_in_every_tree(parents: list[int]) -> None:
     log, branches = grown(parents), Branches()
-    branches.update(log)
+    branches.update(log.tree)
     check(log, branches)
     for cursor in reachable(log):
         way = branches.way(cursor)
@@ -97,10 +98,10 @@ def test_a_tree_that_grows_is_the_same_as_one_made_at_once(
     for number, parent in enumerate(parents, start=1):
         log.add(node(number, parent))
         if data.draw(st.booleans()):
-            growing.update(log)
-    growing.update(log)
+            growing.update(log.tree)
+    growing.update(log.tree)
     at_once = Branches()
-    at_once.update(log)
+    at_once.update(log.tree)
     assert growing.rows == at_once.rows
     assert nodes_of(growing) == nodes_of(at_once)
 
@@ -108,7 +109,7 @@ def test_a_tree_that_grows_is_the_same_as_one_made_at_once(
 @given(trees().filter(bool), st.data())
 def test_a_deleted_branch_is_gone_and_comes_back(parents: list[int], data: st.DataObject) -> None:
     log, branches = grown(parents), Branches()
-    branches.update(log)
+    branches.update(log.tree)
     before = branches.rows
     deleted: list[int] = []
     for _ in range(data.draw(st.integers(1, 3))):
@@ -117,12 +118,12 @@ def test_a_deleted_branch_is_gone_and_comes_back(parents: list[int], data: st.Da
             break
         deleted.append(data.draw(st.sampled_from(there)))
         log.add(BranchDeleted(deleted[-1]))
-        branches.update(log)
+        branches.update(log.tree)
         check(log, branches)
         assert log.hidden == set(log.nodes) - reachable(log)
     for one in reversed(deleted):
         log.add(BranchDeleted(one, undone=True))
-    branches.update(log)
+    branches.update(log.tree)
     assert branches.rows == before
     assert log.hidden == frozenset()
 
@@ -130,7 +131,7 @@ def test_a_deleted_branch_is_gone_and_comes_back(parents: list[int], data: st.Da
 @given(trees())
 def test_the_heavy_line_leads_to_the_cursor_and_nowhere_else(parents: list[int]) -> None:
     log, branches = grown(parents), Branches()
-    branches.update(log)
+    branches.update(log.tree)
     for cursor in reachable(log):
         way = branches.way(cursor)
         lines = Graph(branches, way)
@@ -145,7 +146,7 @@ def test_the_heavy_line_leads_to_the_cursor_and_nowhere_else(parents: list[int])
 
 def picture(parents: list[int], cursor: int) -> list[str]:
     branches = Branches()
-    branches.update(grown(parents))
+    branches.update(grown(parents).tree)
     lines = Graph(branches, branches.way(cursor))
     return [lines.line(index).rstrip() for index in range(len(branches.rows))]
 
@@ -186,19 +187,19 @@ def test_the_prompt_alone() -> None:
 
 def test_the_line_stays_where_it_is_while_a_branch_grows() -> None:
     log, branches = grown([0, 1, 1]), Branches()
-    branches.update(log)
+    branches.update(log.tree)
     before = [(row.head, row.depth) for row in branches.rows]
     for number in range(4, 30):
         log.add(node(number, 3 if number == 4 else number - 1))
-        branches.update(log)
+        branches.update(log.tree)
         assert [(row.head, row.depth) for row in branches.rows] == before
 
 
 def test_another_prompt_is_another_tree() -> None:
     log, branches = grown(FORKED), Branches()
-    branches.update(log)
+    branches.update(log.tree)
     log.add(fakes.prompt(2))
-    branches.update(log)
+    branches.update(log.tree)
     assert [row.head for row in branches.rows] == [ROOT]
     assert branches.tokens == 0
 
@@ -207,14 +208,16 @@ def test_a_recorded_tree_that_is_taken_over_hides_what_was_deleted() -> None:
     recorded, log = grown(FORKED), RunLog()
     undone = BranchDeleted(1, undone=True)
     deleted = (BranchDeleted(5), BranchDeleted(1), undone, BranchDeleted(8))
-    for record in (fakes.prompt(3), BranchNamed(3, "main"), *deleted):
+    for record in (fakes.prompt(3), BranchNamed(3, "main")):
         log.add(record)
-    log.take_over(recorded.nodes, recorded.children)
+    for record in deleted:
+        recorded.add(record)
+    log.take_over(recorded.nodes, recorded.tree)
     assert log.hidden == {5, 6, 7, 8}
     assert log.children[2] == [3]
     assert log.names == {3: "main"}
     branches = Branches()
-    branches.update(log)
+    branches.update(log.tree)
     assert nodes_of(branches) == [0, 1, 2, 3, 4]
 
 
@@ -246,12 +249,12 @@ def test_ten_thousand_nodes_and_hundreds_of_branches_are_quick() -> None:
     ]
     log, branches = grown(parents), Branches()
     started = time.perf_counter()
-    branches.update(log)
+    branches.update(log.tree)
     whole = time.perf_counter() - started
     check(log, branches)
     log.add(node(10_001, 10_000))
     started = time.perf_counter()
-    branches.update(log)
+    branches.update(log.tree)
     one_more = time.perf_counter() - started
     # 6 ms and 0.01 ms on an idle machine.
     assert whole < 0.2

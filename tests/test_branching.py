@@ -133,7 +133,7 @@ def test_the_newest_child_where_none_was_visited() -> None:
     assert log.children[1] == [2, 8, 9]
     assert log.tip(ROOT, {}) == 9
     assert log.tip(ROOT, {1: 2}) == 2
-    assert log.following(1, {1: 77}) == 9
+    assert log.tree.following(1, {1: 77}) == 9
 
 
 # --- from branch to branch --------------------------------------------------------------------
@@ -473,7 +473,7 @@ def test_names_and_deletions_are_kept_in_a_session(tmp_path: Path) -> None:
             in_order.add(one)
         for one in session.records(steps=False):
             by_tree.add(one)
-        by_tree.take_over(session.steps, session.children)
+        by_tree.take_over(session.steps, session.tree)
         for log in (in_order, by_tree):
             assert log.names == live.names
             assert log.hidden == live.hidden

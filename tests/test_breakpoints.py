@@ -25,6 +25,7 @@ from engine.conditions.functions import FUNCTIONS
 from engine.conditions.moment import Moment, Trail
 from engine.records.events import EngineError, RunState, StateChanged
 from engine.records.step import StepRecord
+from engine.run.step_tree import StepTree
 from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
@@ -149,7 +150,7 @@ def test_times_are_those_of_the_record() -> None:
     run = at_paris()
     record = run.nodes[1]
     changed = replace(record, timing=fakes.timing(40.0, 2.5, 0.0, 7.5, warmup=True))
-    moment = Trail(run.prompt).at({1: changed}, 1)  # type: ignore[arg-type]
+    moment = of_records(changed)
     values = {name: NAMES[name].read(moment) for name in ("latency_ms", "forward_ms", "sample_ms")}
     assert values == {"latency_ms": 50.0, "forward_ms": 40.0, "sample_ms": 2.5}
     assert NAMES["warmup"].read(moment) is True
@@ -177,8 +178,10 @@ def test_a_new_block_is_one_whose_first_position_was_written(
 
 
 def of_records(*steps: StepRecord) -> Moment:
-    nodes = {one.node: one for one in steps}
-    return Trail(fakes.prompt(3), 49_152).at(nodes, steps[-1].node)
+    tree = StepTree()
+    for one in steps:
+        tree.add_step(one)
+    return Trail(fakes.prompt(3), 49_152).at(tree.along(tree.path(steps[-1].node)))
 
 
 def test_the_chain_may_put_another_token_first() -> None:

@@ -10,12 +10,12 @@ from engine.commands import Run, SetBreakpoints
 from engine.conditions.breakpoints import Breakpoint, Breakpoints
 from engine.conditions.condition import Condition, Untold
 from engine.records.events import RunState
+from engine.run.tree import ROOT
 from inspector.app import Inspector
 from inspector.panes.breakpoints import NamesPane, PointsPane
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.state.breakpoints import Mark, Watch, Watched
 from inspector.state.request import Request
-from inspector.state.view import ROOT
 from inspector.widgets.line_view import Pane
 from inspector.widgets.watches import WatchStrip, watch_lines
 from tests.direct import DirectClient, script

@@ -11,6 +11,7 @@ from engine.conditions.breakpoints import Breakpoint
 from engine.records.events import BreakpointsSet
 from engine.records.prompt import PromptRecord
 from engine.run.stepper import Stepper
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
 from inspector.actions.replay import Playing
 from inspector.app import Inspector
@@ -18,7 +19,6 @@ from inspector.cli.open import recorder
 from inspector.cli.run import run
 from inspector.state.recorder import Recorder
 from inspector.state.request import Request, Save
-from inspector.state.view import ROOT
 from sessions import open_session
 from sessions.library import Library
 from sessions.recording import record

@@ -6,8 +6,8 @@ import pytest
 
 from engine.commands import Pause, Run, SendLogits, SendVocabulary, Step
 from engine.records.events import RunState, StateChanged
+from engine.run.tree import ROOT
 from inspector.state.controller import Controller
-from inspector.state.view import ROOT
 from tests.direct import DirectClient, script
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from engine.commands import Configure, Step
 from engine.records.events import BranchDeleted
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
 from inspector.state.controller import Controller
 from inspector.state.cursor import Cursor
-from inspector.state.view import ROOT, RunLog
+from inspector.state.view import RunLog
 from tests import fakes
 from tests.direct import DirectClient, script
 

@@ -14,15 +14,15 @@ from textual.content import Content
 
 from engine.records.events import RunState, StateChanged
 from engine.records.vocabulary import Token
-from inspector.panes.kv.branch import Place, cursor_branch, trees_of
+from inspector.panes.kv.branch import Place, TextTree, cursor_branch
 from inspector.panes.kv.detail import last_node
 from inspector.panes.kv.figures import figures
 from inspector.panes.kv.layout import KVRows, kv_lines, kv_rows
 from inspector.panes.kv.pool import PoolLook, layer_ranges, pool_look
 from inspector.panes.kv.table import Run, runs
-from inspector.state.view import View
+from inspector.state.view import RunLog, View
 from tests.fake_pools import FORKED, LONG, SIDE, branch, forked, pool
-from tests.fakes import kv, prompt, texts, timing
+from tests.fakes import kv, prompt, step, texts, timing
 
 
 def picture(lines: Sequence[Content]) -> str:
@@ -218,7 +218,7 @@ def test_a_new_prompt_is_not_taken_for_the_one_before() -> None:
 )
 def test_the_branch_that_covers_most(cursor: int, wanted: int, covered: int, number: int) -> None:
     shown = forked(FORKED, cursor)
-    found = cursor_branch(shown, FORKED, trees_of(shown.log).texts)
+    found = cursor_branch(shown, FORKED, TextTree(shown.log))
     assert found.branch is not None
     assert (found.wanted, found.covered, found.branch.number) == (wanted, covered, number)
 
@@ -227,8 +227,24 @@ def test_a_branch_without_a_node_or_with_an_unknown_one_covers_nothing() -> None
     for node in (None, 99, -1):
         state = pool(replace(LONG, node=node), current=1)
         shown = forked(state, 30)
-        found = cursor_branch(shown, state, trees_of(shown.log).texts)
+        found = cursor_branch(shown, state, TextTree(shown.log))
         assert (found.covered, found.branch) == (0, None)
+
+
+def test_nodes_of_the_same_text_are_one() -> None:
+    # 1 and 4 both say "a"; below them 2 and 5 both say "b", 3 says "c" and 6 "d".
+    log = RunLog()
+    for node, parent, text in zip(range(1, 7), (0, 1, 2, 0, 4, 5), b"abcabd", strict=True):
+        said = Token(text, bytes([text]))
+        log.add(replace(step(node, timing(1.0), kv(node), parent=parent), token=said))
+    tree = TextTree(log)
+    assert tree.common(2, 5) == 2
+    assert tree.common(3, 6) == 2
+    assert tree.common(3, 4) == 1
+    assert log.tree.common(3, 6) == 0
+    assert tree.common(3, 9) is tree.common(9, 3) is None
+    log.add(replace(step(9, timing(1.0), kv(9), parent=5), token=Token(ord("c"), b"c")))
+    assert tree.common(3, 9) == 3, "the tree grows with the run"
 
 
 def test_another_branch_of_the_same_text_will_do() -> None:

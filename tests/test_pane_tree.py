@@ -26,7 +26,7 @@ WORDS = ["The", " cat", " sat", " on\n", "[/b]", "\x1b[2J"]
 
 def drawn(view: View, width: int) -> str:
     branches = Branches()
-    branches.update(view.log)
+    branches.update(view.log.tree)
     titles = heading(view, branches, width).plain.rstrip()
     return f"{titles}\n{picture(tree_rows(view, branches, width))}"
 
@@ -70,7 +70,7 @@ def test_cells_line_up_at_every_width() -> None:
     view = forked()
     for width in range(1, 140):
         branches = Branches()
-        branches.update(view.log)
+        branches.update(view.log.tree)
         rows = tree_rows(view, branches, width)
         fixed = {
             cell_len(line.plain[: line.plain.index('"')])
@@ -82,7 +82,7 @@ def test_cells_line_up_at_every_width() -> None:
 def test_the_text_of_a_stretch_up_to_the_cursor_and_beyond() -> None:
     view = run(WORDS, prompt=[0], forces=[1, 2, 3, 0, 1])
     branches = Branches()
-    branches.update(view.log)
+    branches.update(view.log.tree)
     rows = tree_rows(View(view.log, 2), branches, 76)
     assert rows[1].plain.endswith('2/5           " cat" sat on⏎The cat')
     assert "$cut" in styles_at(rows, 1, "on")
@@ -127,7 +127,7 @@ def test_how_a_token_came_about_and_which_dials_were_turned() -> None:
     log = view.log
     other = {}
     branches = Branches()
-    branches.update(log)
+    branches.update(log.tree)
     for row in branches.rows:
         words = details(View(log, 1), branches, row)
         other[row.head] = words.partition("≠ ")[2].partition(" · ")[0]
@@ -160,7 +160,7 @@ def test_why_branches_ended() -> None:
     for words in ("■ stop ", "■ length ", "■ context "):
         assert picture_.count(words) == 1
     branches = Branches()
-    branches.update(view.log)
+    branches.update(view.log.tree)
     assert details(view, branches, branches.rows[-1]).endswith(" · because of ␛stop_token")
 
 

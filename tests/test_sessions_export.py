@@ -144,7 +144,7 @@ def test_bytes_survive_where_text_cannot(hostile: Source) -> None:
     assert bytes.fromhex("".join(one["token_bytes"] for one in steps)) == b"".join(HOSTILE)
     assert "".join(one["text"] for one in steps) == b"".join(HOSTILE).decode()
     assert (steps[9]["text"], steps[10]["text"]) == ("", "😊")
-    alone = step_line(hostile.nodes[10])
+    alone = step_line(hostile.tree.steps[10])
     assert alone["text"] is None
     assert "token_bytes" in alone["text_reason"]
 
@@ -228,7 +228,7 @@ def test_the_ladder_of_every_token_is_in_the_page(forked: Source) -> None:
     page = Page("".join(html_lines(forked)))
     data = json.loads(page.scripts[0])
     assert set(data) == {str(node) for node in range(1, 10)}
-    step = forked.nodes[9]
+    step = forked.tree.steps[9]
     assert [level["label"] for level in data["9"]["levels"]] == [
         "model",
         *(stage.label for stage in step.stages),

@@ -124,7 +124,7 @@ async def test_breakpoints_read_the_steps_they_are_looked_for_in(
 
 def test_moving_along_the_whole_run_reads_none_of_it(long: Session, reads: Reads) -> None:
     controller = replayed(long).controller
-    controller.replay(long.records(steps=False), long.steps, long.children)
+    controller.replay(long.records(steps=False), long.steps, long.tree)
     reads.take()
     controller.run()
     assert controller.cursor == STEPS
@@ -155,7 +155,7 @@ def both(records: list[Record], path: Path) -> Iterator[tuple[View, View]]:
     with open_session(save(path, records)) as session:
         for record in session.records(steps=False):
             stored.add(record)
-        stored.take_over(session.steps, session.children)
+        stored.take_over(session.steps, session.tree)
         for node in (0, *live.nodes):
             yield View(live, node), View(stored, node)
 
@@ -178,7 +178,7 @@ def test_the_file_gives_the_figures_of_the_run(run: object, tmp_path: Path) -> N
 def test_a_run_that_goes_on_from_a_file_has_both_figures(long: Session) -> None:
     log = RunLog()
     log.add(fakes.prompt(9))
-    log.take_over(long.steps, long.children)
+    log.take_over(long.steps, long.tree)
     fresh = fakes.step(STEPS + 1, fakes.timing(7.0), fakes.kv(9), parent=MIDDLE)
     log.add(fresh)
     path = log.path(fresh.node)
@@ -187,5 +187,5 @@ def test_a_run_that_goes_on_from_a_file_has_both_figures(long: Session) -> None:
     assert path[-1] is fresh
     assert path[-2].node == MIDDLE
     again = RunLog()
-    again.take_over(long.steps, long.children)
+    again.take_over(long.steps, log.tree)
     assert np.array_equal(again.path(fresh.node).figures, path.figures)

@@ -35,7 +35,7 @@ def live_log(records: list[Record]) -> RunLog:
 def replayed_log(session: Session) -> RunLog:
     """What a replay shows: all but the steps at once, the steps when somebody looks at them."""
     log = live_log(list(session.records(steps=False)))
-    log.nodes, log.children = session.steps, session.children  # type: ignore[assignment]
+    log.take_over(session.steps, session.tree)
     return log
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.records.events import BranchDeleted, Record
+from engine.records.events import BranchDeleted
 from inspector.cli import sessions_print
 from inspector.cli.main import main
 from inspector.screens.sessions import _glance
 from inspector.state.view import RunLog
-from sessions import deleted as pruned
 from sessions import open_session
 from sessions.export.formats import FORMS
 from sessions.export.source import Source
@@ -74,15 +73,15 @@ CASES: dict[str, tuple[tuple[BranchDeleted, ...], list[int], list[int], int]] = 
 def test_what_counts_as_a_branch(tmp_path: Path, case: str) -> None:
     deletions, there, gone, newest = CASES[case]
     with open_session(saved(tmp_path, *deletions)) as session:
-        assert session.parent_of == PARENTS
-        assert (session.tips, session.deleted_tips, session.tip) == (there, gone, newest)
+        assert session.tree.parents == PARENTS
+        assert (session.tips, session.tree.deleted_tips, session.tip) == (there, gone, newest)
         assert len(session) == 9, "the file has them all"
         assert ("deleted", len(gone)) in list(session.__rich_repr__()) or not gone
         sources = Source.of_session(session), Source.of_log(live(*deletions), newest)
         for source in sources:
-            assert source.ends() == there
+            assert source.tree.tips == there
             assert source.deleted == len(gone)
-            assert source.hidden == session.hidden
+            assert source.tree.deleted == session.hidden
             assert [one.node for one in source.steps()] == [
                 node for node in PARENTS if node not in session.hidden
             ]
@@ -93,7 +92,7 @@ def test_a_log_that_took_the_tree_over_exports_the_same(tmp_path: Path) -> None:
         log = RunLog()
         for one in session.records(steps=False):
             log.add(one)
-        log.take_over(session.steps, session.children)
+        log.take_over(session.steps, session.tree)
         assert session.tips == [4, 5, 6]
         for form, lines in FORMS.items():
             ours = "".join(lines(Source.of_log(log, 6, "run")))
@@ -183,12 +182,3 @@ def test_a_search_does_not_find_what_was_deleted(tmp_path: Path) -> None:
     assert contains(saved(tmp_path, GONE, BACK), words)
     (tmp_path / "b").mkdir()
     assert not contains(saved(tmp_path / "b", GONE), words)
-
-
-def test_the_tree_alone() -> None:
-    records: list[Record] = [BranchDeleted(6), BranchDeleted(5)]
-    hidden = pruned.below(pruned.deleted_heads(records), PARENTS)  # type: ignore[arg-type]
-    assert hidden == {5, 6, 7, 8, 9}
-    assert pruned.tips(PARENTS, hidden) == [4]
-    assert pruned.deleted_tips(PARENTS, hidden) == [5, 9]
-    assert pruned.tips({}, ()) == []

@@ -26,6 +26,7 @@ from engine.records.events import (
 from engine.records.prompt import Origin, PrefillChunk, PrefillRecord, PromptRecord
 from engine.records.step import Draw, How, StepRecord, TopTable
 from engine.records.vocabulary import KINDS, Token, TokenKind
+from engine.run.step_tree import StepTree
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from inspector.state.view import RunLog
@@ -100,9 +101,9 @@ def test_the_tree_is_known_without_reading_steps(tmp_path: Path) -> None:
     steps = [one for one in records if isinstance(one, StepRecord)]
     with open_session(save(tmp_path / "run.llmi", records)) as session:
         assert session.node_ids.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-        assert session.parents.tolist() == [0, 1, 2, 3, 2, 2, 6, 7, 8]
+        assert list(session.tree.parents.values()) == [0, 1, 2, 3, 2, 2, 6, 7, 8]
         assert session.token_ids.tolist() == [step.token.id for step in steps]
-        assert session.children[2] == [3, 5, 6]
+        assert session.tree.children[2] == [3, 5, 6]
         assert session.tips == [4, 5, 9]
         assert session.tip == 9
         assert session.path_nodes(9) == [1, 2, 6, 7, 8, 9]
@@ -128,8 +129,7 @@ def test_a_run_log_takes_the_steps_as_they_are(tmp_path: Path) -> None:
             prompt=session.prompt,
             prefill=session.prefill,
             settings=session.settings,
-            nodes=session.steps,
-            children=session.children,
+            tree=StepTree(session.steps, session.tree),
         )
         assert log.children == live.children
         assert_same([*log.path(9)], [*live.path(9)])

@@ -13,9 +13,11 @@ import pytest
 from engine.records.events import BranchDeleted, BranchNamed
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath, figures_of, steady, table_of
+from engine.run.step_tree import StepTree
+from engine.run.tree import ROOT
 from engine.timing import decode_ms, percentile, speed
 from inspector.state.branches import place
-from inspector.state.view import ROOT, RunLog, View
+from inspector.state.view import RunLog, View
 from tests import fakes
 
 Visited = Mapping[int, int]
@@ -73,7 +75,7 @@ def walk(log: RunLog, node: int) -> list[int]:
 
 def walk_on(log: RunLog, node: int, visited: Visited) -> list[int]:
     found = []
-    while (child := log.following(node, visited)) is not None:
+    while (child := log.tree.following(node, visited)) is not None:
         found.append(child)
         node = child
     return found
@@ -196,7 +198,6 @@ def test_a_table_of_many_steps_grows_with_them() -> None:
     for step in steps:
         table.add(step)
     assert len(table) == 1000
-    assert table.parents == {step.node: step.parent for step in steps}
     rows = np.array([table.row(step.node) for step in steps])
     assert np.array_equal(table.figures(rows), figures_of(steps))
 
@@ -212,7 +213,7 @@ def test_a_paint_of_a_long_run_looks_at_few_of_its_steps(cursor: int) -> None:
     from inspector.widgets.status import status_line
 
     steps = Counted()
-    log = RunLog(nodes=steps)
+    log = RunLog(tree=StepTree(steps))
     log.add(fakes.SMOLLM2)
     log.prompt = fakes.prompt(3)
     for step in odd_steps(2000):

@@ -6,19 +6,15 @@ saved session and over steps that lie in the past.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 
 from engine.records.prompt import PromptRecord
-from engine.records.step import SURVIVES, StepRecord
-from engine.records.step_table import StepTable
-from engine.records.vocabulary import Token
+from engine.records.step import SURVIVES
+from engine.records.step_table import StepPath
 from engine.sampling.loops import WINDOW, Loop, find_loop
 from engine.text import IncrementalDecoder
-
-_ROOT = 0
 
 
 class Untold(Exception):
@@ -26,95 +22,68 @@ class Untold(Exception):
 
 
 class Trail:
-    """The steps of one branch in order. It grows with the run, and turns where the run forks."""
+    """What moments of one run share: the prompt, and the text of the path looked at last."""
 
     def __init__(self, prompt: PromptRecord, vocab_size: int | None = None) -> None:
         self.prompt = prompt
         self.vocab_size = vocab_size
-        self._steps: Mapping[int, StepRecord] = {}
-        self._nodes: list[int] = []
-        self._index: dict[int, int] = {}
-        self._ids = list(prompt.ids)
+        # The bytes of one path from the prompt on, and where each step's end.
+        self._path: StepPath | None = None
         self._data = bytearray()
-        # Where each step's bytes end, so that the text so far is had without joining it anew.
         self._ends: list[int] = []
 
-    def at(
-        self, nodes: Mapping[int, StepRecord], node: int, table: StepTable | None = None
-    ) -> Moment:
-        """The moment of ``node``, which lies among ``nodes`` with all its ancestors.
+    def at(self, path: StepPath) -> Moment:
+        """The moment of the last step of ``path``, which begins at the first token."""
+        return Moment(self, path, len(path) - 1)
 
-        With their ``table`` only those steps are read that a condition looks at.
-        """
-        self._steps = nodes
-        missing: list[int] = []
-        parent = node
-        while parent != _ROOT and parent not in self._index:
-            missing.append(parent)
-            parent = nodes[parent].parent if table is None else table.parents[parent]
-        if missing:
-            self._cut(self._index[parent] + 1 if parent != _ROOT else 0)
-            for one in reversed(missing):
-                token = nodes[one].token if table is None else table.token(table.row(one))
-                self._append(one, token)
-        return self.moment(self._index[node])
-
-    def moment(self, index: int) -> Moment:
-        """The moment of the step with this index, 0 the first."""
-        return Moment(self, index)
-
-    def step(self, index: int) -> StepRecord:
-        """The step with this index. Raises Untold where its record is not kept here."""
-        found = self._steps.get(self._nodes[index])
-        if found is None:
-            raise Untold("the step before is too long ago: the engine keeps the newest records")
-        return found
-
-    def text(self, index: int) -> str:
+    def text(self, path: StepPath, index: int) -> str:
         """What was generated up to and with a step, less a character that is still open."""
+        known = self._path
+        shared = 0 if known is None else min(len(known), len(path))
+        # Paths with the same node at the same place are the same up to there.
+        if known is not None and shared and known.node(shared - 1) != path.node(shared - 1):
+            shared = 0
+        del self._ends[shared:]
+        del self._data[self._ends[-1] if self._ends else 0 :]
+        for token in path[len(self._ends) :].tokens:
+            self._data += token.bytes
+            self._ends.append(len(self._data))
+        self._path = path
         return IncrementalDecoder().feed(bytes(self._data[: self._ends[index]]))
 
-    def loop(self, index: int) -> Loop | None:
+    def loop(self, path: StepPath, index: int) -> Loop | None:
         """The cycle that prompt and output are in after a step."""
-        end = len(self.prompt.tokens) + index + 1
-        return find_loop(self._ids[max(0, end - WINDOW) : end])
-
-    def _cut(self, length: int) -> None:
-        for node in self._nodes[length:]:
-            del self._index[node]
-        del self._nodes[length:]
-        del self._ids[len(self.prompt.tokens) + length :]
-        del self._ends[length:]
-        del self._data[self._ends[-1] if self._ends else 0 :]
-
-    def _append(self, node: int, token: Token) -> None:
-        self._index[node] = len(self._nodes)
-        self._nodes.append(node)
-        self._ids.append(token.id)
-        self._data += token.bytes
-        self._ends.append(len(self._data))
+        output = path[max(0, index + 1 - WINDOW) : index + 1].token_ids
+        before = self.prompt.tokens[-(WINDOW - len(output)) :] if len(output) < WINDOW else ()
+        return find_loop([*(token.id for token in before), *output])
 
 
 class Moment:
     """One step on its trail, and what can be told of tokens and stages there."""
 
-    def __init__(self, trail: Trail, index: int) -> None:
+    def __init__(self, trail: Trail, path: StepPath, index: int) -> None:
+        """Raises Untold where the step's record is not kept here."""
         self.trail = trail
+        self.path = path
         self.index = index
-        self.step = trail.step(index)
+        try:
+            self.step = path[index]
+        except KeyError:
+            why = "the step before is too long ago: the engine keeps the newest records"
+            raise Untold(why) from None
 
     @property
     def previous(self) -> Moment | None:
-        """The moment of the step before; None at the first."""
-        return self.trail.moment(self.index - 1) if self.index else None
+        """The moment of the step before; None at the first. Raises Untold."""
+        return Moment(self.trail, self.path, self.index - 1) if self.index else None
 
     @cached_property
     def text(self) -> str:
-        return self.trail.text(self.index)
+        return self.trail.text(self.path, self.index)
 
     @cached_property
     def loop(self) -> Loop | None:
-        return self.trail.loop(self.index)
+        return self.trail.loop(self.path, self.index)
 
     # --- tokens -------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ def measure_curves(
     ``stop`` is asked between two lengths. Raises StepperError for a text of one token, and
     BackendError where not even the shortest length can be read.
     """
-    if node not in stepper.children:
+    if node not in stepper.tree:
         raise StepperError(f"there is no node {node}")
     ids = list(stepper.path_ids(node))
     if len(ids) < 2:

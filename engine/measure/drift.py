@@ -29,7 +29,7 @@ def measure_drift(
     node = stepper.cursor if node is None else node
     backend, facts = measurable(stepper.backend), stepper.backend.facts
     ours = _of_the_run(stepper, node)
-    ids = list(stepper.path_ids(ROOT if node == ROOT else stepper.tree.parent(node)))
+    ids = list(stepper.path_ids(ROOT if node == ROOT else stepper.tree.parents[node]))
     ways: dict[str, Callable[[], FloatArray]] = {
         run_label(facts): lambda: ours,
         "beside a shorter text, padded": partial(backend.fresh, ids, rows=2),

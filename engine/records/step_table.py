@@ -73,7 +73,8 @@ class StepTable:
         self._data = np.zeros(_FIRST_ROOM, FIGURES)
         self._tokens: list[Token] = []
         self._row: dict[int, int] = {}
-        self._parents: dict[int, int] = {}
+        # The node of row 0 where every row's node is one more than the row's before; else None.
+        self._first: int | None = None
         for step in steps:
             self.add(step)
 
@@ -83,9 +84,8 @@ class StepTable:
         table = cls()
         table._data = figures.copy()
         table._tokens = list(tokens)
-        nodes = figures["node"].tolist()
-        table._row = {node: row for row, node in enumerate(nodes)}
-        table._parents = dict(zip(nodes, figures["parent"].tolist(), strict=True))
+        table._row = {node: row for row, node in enumerate(figures["node"].tolist())}
+        table._first = _first_of_run(figures["node"])
         return table
 
     def __len__(self) -> int:
@@ -96,21 +96,23 @@ class StepTable:
         row = self._row.setdefault(step.node, len(self._tokens))
         if row == len(self._tokens):
             self._tokens.append(step.token)
+            first = step.node if row == 0 else self._first
+            self._first = first if first == step.node - row else None
         self._tokens[row] = step.token
         if row >= len(self._data):
             # Twice as large, so that a long run is not copied at every step.
             self._data = np.concatenate((self._data, np.zeros_like(self._data)))
         self._data[row] = row_of(step)
-        self._parents[step.node] = step.parent
-
-    @property
-    def parents(self) -> Mapping[int, int]:
-        """The parent of every node; 0 is the root."""
-        return self._parents
 
     def row(self, node: int) -> int:
         """Where a node's figures are. Raises KeyError."""
         return self._row[node]
+
+    def rows(self, nodes: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Where the figures of some nodes are, each of which has some. Raises KeyError."""
+        if self._first is not None:
+            return nodes - self._first
+        return np.array([self._row[node] for node in nodes.tolist()], np.intp)
 
     def figures(self, rows: NDArray[np.intp]) -> Figures:
         """The figures of some rows, which ascend; shape as theirs. Do not change them."""
@@ -132,6 +134,11 @@ class StepTable:
     def token(self, row: int) -> Token:
         """The token of the node whose figures are in a row."""
         return self._tokens[row]
+
+
+def _first_of_run(nodes: NDArray[np.int64]) -> int | None:
+    whole = len(nodes) > 0 and bool((np.diff(nodes) == 1).all())
+    return int(nodes[0]) if whole else None
 
 
 @runtime_checkable
@@ -197,6 +204,11 @@ class StepPath(Sequence[StepRecord]):
         """The token ids of all steps."""
         found: list[int] = self._table.column("token_id", self._rows).tolist()
         return found
+
+    @property
+    def tokens(self) -> list[Token]:
+        """The tokens of all steps."""
+        return [self._table.token(row) for row in self._rows.tolist()]
 
     @cached_property
     def figures(self) -> Figures:

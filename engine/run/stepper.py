@@ -25,7 +25,8 @@ from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind, br
 from engine.records.vocabulary import Token, Vocabulary
 from engine.run.logit_store import DEFAULT_BUDGET
 from engine.run.reading import PREFILL_CHUNK, Distribution, Reading
-from engine.run.tree import ROOT, Ids, Tree
+from engine.run.step_tree import Ids, LiveTree
+from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, Ladder, SamplingError, effective, forced
 from engine.sampling.stages import StageContext
 from engine.text import quote
@@ -59,7 +60,7 @@ class Stepper:
         self.seed = seed
         self.max_tokens = max_tokens
         self.prompt: PromptRecord | None = None
-        self.tree = Tree(held=held)
+        self.tree = LiveTree(held=held)
         self.reading = Reading(backend, chunk=chunk, logit_budget=logit_budget)
         self.breakpoints = Breakpoints()
         self.verdict = Verdict()
@@ -123,7 +124,7 @@ class Stepper:
             )
         self.prompt = record
         self._trail = Trail(record, self.backend.facts.vocab_size)
-        self.tree = Tree(record.ids, held=self.tree.held)
+        self.tree = LiveTree(record.ids, held=self.tree.held)
         self.reading.begin()
 
     def prefill(self) -> Iterator[PrefillRecord]:
@@ -159,7 +160,7 @@ class Stepper:
     def back(self) -> int:
         """Move the cursor to its parent; nothing is computed and nothing lost. Returns the node."""
         if self.cursor != ROOT:
-            self.cursor = self.tree.parent(self.cursor)
+            self.cursor = self.tree.parents[self.cursor]
         return self.cursor
 
     def extend(
@@ -206,8 +207,7 @@ class Stepper:
             reread=following.reread,
         )
         record = replace(record, timing=timing)
-        self.tree.add(record)
-        self.tree.settle()
+        self.tree.add_step(record)
         return record
 
     def run(
@@ -271,7 +271,7 @@ class Stepper:
         return node in self.tree.stops and not self.children.get(node)
 
     def _check_extend(self, parent: int, force: int | None) -> None:
-        if parent not in self.children:
+        if parent not in self.tree:
             raise StepperError(f"there is no node {parent}")
         facts = self.backend.facts
         if force is not None and not 0 <= force < facts.vocab_size:
@@ -377,16 +377,17 @@ class Stepper:
         Raises StepperError where there is no such node.
         """
         self._check_node(node)
-        parent = self.tree.parent(node)
+        parent = self.tree.parents[node]
         keep = len(self.path_ids(parent))
         self.reading.forget(self.tree.delete(node), parent, keep)
         return BranchDeleted(node)
 
     def undelete(self) -> BranchDeleted:
         """Bring back what was deleted last; its branch is read again when it is gone on with."""
-        node = self.tree.undelete()
-        if node is None:
+        if not self.tree.undoable:
             raise StepperError("nothing was deleted since the last token: there is nothing to undo")
+        node = self.tree.undoable[-1]
+        self.tree.undelete(node)
         return BranchDeleted(node, undone=True)
 
     def name(self, node: int, name: str) -> BranchNamed:
@@ -395,7 +396,7 @@ class Stepper:
         return BranchNamed(node, " ".join(name.split())[:NAME_LENGTH])
 
     def _check_node(self, node: int) -> None:
-        if node == ROOT or node not in self.children:
+        if node == ROOT or node not in self.tree:
             raise StepperError(f"there is no node {node} after the prompt")
 
     # --- looking ----------------------------------------------------------------------------
@@ -403,7 +404,7 @@ class Stepper:
     @property
     def nodes(self) -> Mapping[int, StepRecord]:
         """Every node but the root; the newest, where only some are ``held``."""
-        return self.tree.nodes
+        return self.tree.steps
 
     @property
     def children(self) -> Mapping[int, list[int]]:
@@ -440,8 +441,14 @@ class Stepper:
         return self.prompt
 
     def path(self, node: int | None = None) -> list[StepRecord]:
-        """The records from the root's first child to ``node`` (default: the cursor)."""
-        return self.tree.path(self.cursor if node is None else node)
+        """The records from the root's first child to ``node`` (default: the cursor).
+
+        Raises KeyError for one that there is not, or that is not held.
+        """
+        tree, to = self.tree, self.cursor if node is None else node
+        if to not in tree:
+            raise KeyError(to)
+        return list(tree.along(tree.path(to)))
 
     @property
     def text(self) -> str:
@@ -463,7 +470,7 @@ class Stepper:
         node = self.cursor if node is None else node
         if self._trail is None or node == ROOT:
             raise Untold("the cursor is at the prompt: no token was drawn there")
-        return self._trail.at(self.nodes, node, self.tree.table)
+        return self._trail.at(self.tree.along(self.tree.path(node)))
 
     def path_ids(self, node: int) -> list[int]:
         """Token ids from the start of the prompt to ``node``, both included. Do not change it."""
@@ -478,9 +485,9 @@ class Stepper:
 
         Reads the branch again when it is no longer held.
         """
-        if node == ROOT or node not in self.children:
+        if node == ROOT or node not in self.tree:
             raise StepperError(f"node {node} was not drawn from a distribution")
-        return self._distribution(self.tree.parent(node)).logits
+        return self._distribution(self.tree.parents[node]).logits
 
     def restore(
         self,
@@ -499,6 +506,6 @@ class Stepper:
         if prefill is not None and prefill.done:
             self.reading.begin(prefill)
         for node in sorted(records):
-            self.tree.add(records[node])
+            self.tree.add_step(records[node])
         self.tree.next_node = max(self.tree.next_node, next_node)
         self.cursor = cursor

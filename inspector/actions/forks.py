@@ -195,7 +195,7 @@ class Forks:
         if controller.busy:
             self._warn(_BUSY)
             return
-        count = len(controller.log.below(step.node))
+        count = len(controller.log.tree.below(step.node))
         more = f"{plural(count, 'token')}; until the next new token, u brings it back"
         title = Content("Delete the branch that begins with ") + token_text(step.token)
         details = {"yes": Content.styled(more, "$title")}

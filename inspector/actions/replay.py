@@ -14,6 +14,7 @@ from textual.timer import Timer
 from engine.commands import Configure, Restore, Submit
 from engine.records.events import RunState, StateChanged
 from engine.records.model import ModelFacts
+from engine.run.tree import ROOT
 from inspector.app import Inspector
 from inspector.covered import covered
 from inspector.exit_codes import EXIT_USAGE
@@ -29,7 +30,6 @@ from inspector.state.replay_client import (
     obstacle,
 )
 from inspector.state.request import Request
-from inspector.state.view import ROOT
 from sessions.file.format import SessionError
 from sessions.reader import Session
 
@@ -84,7 +84,7 @@ class ReplayInspector(Inspector):
         session, log = self._session, self.controller.log
         log.not_stored = "" if session.full_logits else NOT_STORED
         records = session.records(steps=False)
-        self.controller.replay(records, session.steps, session.children)
+        self.controller.replay(records, session.steps, session.tree)
         self._recorded = log.facts
         if session.told:
             self.say(session.told)

@@ -11,6 +11,7 @@ from engine.process import EngineClient
 from engine.records.events import BreakpointsSet, EngineError, LoadProgress, RunState, StateChanged
 from engine.records.prompt import PrefillRecord
 from engine.records.step import StepRecord, StopKind
+from engine.run.tree import ROOT
 from engine.safe_output import unguarded
 from engine.sampling.settings import FLAG, in_vain
 from engine.text import IncrementalDecoder, visible
@@ -21,7 +22,7 @@ from inspector.cli.run_saver import RunSaver
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
 from inspector.signals import Signalled
 from inspector.state.request import Request
-from inspector.state.view import ROOT, RunLog
+from inspector.state.view import RunLog
 from sessions.export.jsonl import dumps, end_line, run_line, step_line
 
 _WIDTH = 30

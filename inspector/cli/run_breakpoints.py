@@ -30,7 +30,7 @@ class Stops:
             return Verdict()
         if self._trail is None:
             self._trail = Trail(log.prompt, log.facts.vocab_size if log.facts else None)
-        self._moment = self._trail.at(log.nodes, record.node)
+        self._moment = self._trail.at(log.path(record.node))
         self._verdict = self._points.check(self._moment)
         return self._verdict
 

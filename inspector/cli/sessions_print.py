@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.commands import Open
+from engine.run.tree import ROOT
 from engine.text import visible
 from inspector.cli.options import UsageError
 from inspector.cli.run import Progress
@@ -138,7 +139,7 @@ def show_diff(files: tuple[Path, Path], tips: tuple[int | None, int | None], for
 
 
 def _require_node(session: Session, tip: int | None) -> None:
-    if tip is None or (tip in session.parent_of and tip not in session.hidden):
+    if tip is None or (tip != ROOT and tip in session.tree):
         return
     ends = session.tips
     tips = ", ".join(str(node) for node in ends[:_BRANCHES])

@@ -14,9 +14,10 @@ from engine.records.prompt import Origin, PromptRecord
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
 from engine.records.vocabulary import Token, TokenKind
+from engine.run.tree import ROOT
 from inspector.draw.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
 from inspector.messages import GoTo
-from inspector.state.view import ROOT, View
+from inspector.state.view import View
 from inspector.widgets.line_view import Pane, Rows
 
 OUTPUT = "output"

@@ -15,6 +15,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from engine.records.measured import MEASURING_DRIFT, Drift, DriftMeasured, DriftRow
+from engine.run.tree import ROOT
 from engine.text import visible
 from inspector.draw.cells import left, right, token_text
 from inspector.draw.numbers import (
@@ -30,7 +31,7 @@ from inspector.draw.numbers import (
     wrapped,
 )
 from inspector.screens.dialog import Dialog
-from inspector.state.view import ROOT, RunLog
+from inspector.state.view import RunLog
 
 _LABEL = 31
 _FIGURE = 10

@@ -10,7 +10,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import islice
 
-from inspector.state.view import ROOT, RunLog, View
+from engine.run.tree import ROOT, Tree
+from inspector.state.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +43,22 @@ class Branches:
         self._nodes: dict[int, list[int]] = {ROOT: [ROOT]}
         self._head_of: dict[int, int] = {ROOT: ROOT}
         self._row_of: dict[int, int] = {}
-        self._parents: dict[int, int] = {}
-        self._children: dict[int, list[int]] = {}
-        self._hidden: frozenset[int] = frozenset()
+        self._tree = Tree()
+        self._deleted = self._tree.deleted
         self._count = 0
 
-    def update(self, log: RunLog) -> None:
+    def update(self, tree: Tree) -> None:
         """Take in what has changed; quick where nodes have only been added."""
-        if log.children is not self._children or log.hidden is not self._hidden:
-            self._begin(log)
+        if tree is not self._tree or tree.deleted is not self._deleted:
+            self._begin(tree)
         else:
-            fresh = len(log.children) - self._count
             before = len(self._nodes)
-            for node in reversed(list(islice(reversed(log.children), fresh))):
-                self._add(node, log.parents[node])
+            new = list(islice(reversed(tree.parents), len(tree.parents) - self._count))
+            for node in reversed(new):
+                self._add(node)
             if len(self._nodes) != before:
                 self._draw()
-        self._count = len(log.children)
+        self._count = len(tree.parents)
 
     @property
     def tokens(self) -> int:
@@ -80,33 +80,30 @@ class Branches:
     def way(self, node: int) -> list[int]:
         """The rows from the prompt to the one that holds ``node``."""
         rows = [self.row_of(node)]
-        while (parent := self._parents.get(self.rows[rows[-1]].head)) is not None:
-            rows.append(self.row_of(parent))
+        while (head := self.rows[rows[-1]].head) != ROOT:
+            rows.append(self.row_of(self._tree.parents[head]))
         return rows[::-1]
 
-    def _begin(self, log: RunLog) -> None:
-        self._children, self._hidden = log.children, log.hidden
-        self._nodes, self._head_of, self._parents = {ROOT: [ROOT]}, {ROOT: ROOT}, {}
-        waiting = [ROOT]
-        while waiting:
-            parent = waiting.pop()
-            for child in log.children.get(parent, ()):
-                self._add(child, parent)
-                waiting.append(child)
+    def _begin(self, tree: Tree) -> None:
+        self._tree, self._deleted = tree, tree.deleted
+        self._nodes, self._head_of = {ROOT: [ROOT]}, {ROOT: ROOT}
+        for node in tree.parents:
+            if node not in tree.deleted:
+                self._add(node)
         self._draw()
 
-    def _add(self, node: int, parent: int) -> None:
+    def _add(self, node: int) -> None:
+        parent = self._tree.parents[node]
         head = self._head_of[parent]
         nodes = self._nodes[head]
         if parent != ROOT and nodes[-1] != parent:
             self._split(nodes, parent)
-        if parent != ROOT and len(self._children[parent]) == 1:
+        if parent != ROOT and len(self._tree.children[parent]) == 1:
             nodes.append(node)
             self._head_of[node] = head
         else:
             self._nodes[node] = [node]
             self._head_of[node] = node
-            self._parents[node] = parent
 
     def _split(self, nodes: list[int], last: int) -> None:
         """End a stretch with the node ``last``; what came after it is one of its own."""
@@ -114,7 +111,6 @@ class Branches:
         rest = nodes[at:]
         del nodes[at:]
         self._nodes[rest[0]] = rest
-        self._parents[rest[0]] = last
         self._head_of.update((node, rest[0]) for node in rest)
 
     def _draw(self) -> None:
@@ -123,7 +119,7 @@ class Branches:
         waiting = [(ROOT, 0, False)]
         while waiting:
             head, depth, side = waiting.pop()
-            following = self._children.get(self._nodes[head][-1], ())
+            following = self._tree.children[self._nodes[head][-1]]
             self.rows.append(Row(head, depth, side, len(following)))
             if following:
                 # Of equals the oldest, so that the picture stays as it was when one is added.
@@ -138,10 +134,10 @@ class Branches:
         """How many tips there are below each head, itself included."""
         order = [ROOT]
         for head in order:
-            order.extend(self._children.get(self._nodes[head][-1], ()))
+            order.extend(self._tree.children[self._nodes[head][-1]])
         tips: dict[int, int] = {}
         for head in reversed(order):
-            following = self._children.get(self._nodes[head][-1], ())
+            following = self._tree.children[self._nodes[head][-1]]
             tips[head] = sum(tips[child] for child in following) or 1
         return tips
 
@@ -205,7 +201,7 @@ class Place:
 def place(view: View) -> Place:
     """Where the cursor is: on which branch of which fork, and what that is called."""
     log = view.log
-    fork = log.fork_above(view.cursor)
+    fork = log.tree.fork_above(view.cursor)
     number, of = 1, 1
     if fork is not None and fork[0] in fork[1]:
         number, of = fork[1].index(fork[0]) + 1, len(fork[1])

@@ -12,7 +12,8 @@ from engine.conditions.figures import Value
 from engine.conditions.moment import Moment, Trail
 from engine.records.events import BreakpointsSet
 from engine.records.prompt import PromptRecord
-from inspector.state.view import ROOT, RunLog
+from engine.run.tree import ROOT
+from inspector.state.view import RunLog
 
 _MOST_RECALLED = 100
 """More than anyone sets; a file may name any number."""
@@ -182,7 +183,7 @@ class Breaks:
         if self._trail is None or self._trail[0] is not prompt:
             facts = self._log.facts
             self._trail = prompt, Trail(prompt, facts.vocab_size if facts else None)
-        return self._trail[1].at(self._log.nodes, node, self._log.table)
+        return self._trail[1].at(self._log.path(node))
 
 
 def _counted(point: Breakpoint, *, anew: bool) -> Breakpoint:

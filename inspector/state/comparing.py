@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from engine.text import quote
-from inspector.state.view import ROOT, RunLog, View
+from inspector.state.view import RunLog, View
 from sessions.compare.diff import Side
 
 
 def branches_beside(view: View) -> tuple[Side, Side] | None:
     """Both, each to its end; None where there is no fork above the cursor."""
     log = view.log
-    fork = log.fork_above(view.cursor)
+    fork = log.tree.fork_above(view.cursor)
     if fork is None or fork[0] not in fork[1]:
         return None
     head, siblings = fork
@@ -20,10 +20,6 @@ def branches_beside(view: View) -> tuple[Side, Side] | None:
 
 
 def _side(log: RunLog, head: int, tip: int) -> Side:
-    steps, node = [], tip
-    while node != ROOT:
-        steps.append(log.nodes[node])
-        node = steps[-1].parent
     token = quote(log.nodes[head].token.bytes.decode("utf-8", "replace"), 30)
     label = log.names.get(head) or f"the branch that begins with {token}"
-    return Side(label, steps[::-1], log.facts, log.prompt, log.settings, run=log)
+    return Side(label, list(log.path(tip)), log.facts, log.prompt, log.settings, run=log)

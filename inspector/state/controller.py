@@ -27,10 +27,11 @@ from engine.commands import (
 from engine.records.events import BranchDeleted, EngineError, Record, RunState, StateChanged
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
+from engine.run.tree import ROOT, Tree
 from engine.sampling.chain import Chain
 from inspector.state.breakpoints import Breaks
 from inspector.state.cursor import Cursor
-from inspector.state.view import ROOT, RunLog, View
+from inspector.state.view import RunLog, View
 
 _BUSY = (RunState.STARTING, RunState.LOADING, RunState.PREFILL, RunState.RUNNING)
 
@@ -59,8 +60,6 @@ class Controller:
         self._run_when_ready = False
         # The parent whose new child the cursor is to move to (a fork beside the cursor).
         self._follow: int | None = None
-        # Branches that were deleted since the last token, and can be brought back.
-        self._deleted: list[int] = []
         self._asked: set[int] = set()
         self._wanted: int | None = None
 
@@ -110,7 +109,6 @@ class Controller:
                 self.breaks.reached(record.node)
             match record:
                 case StepRecord():
-                    self._deleted.clear()
                     if record.parent in (self._following.node, self._follow):
                         self._following.node, self._follow = record.node, None
                 case PromptRecord():
@@ -130,16 +128,13 @@ class Controller:
         """A new tree, of which nothing has been visited."""
         for cursor in self.cursors:
             cursor.restart()
-        self._deleted.clear()
         self._queued.clear()
         self._follow, self._wanted = None, None
 
     def _deletion(self, record: BranchDeleted) -> None:
         if record.undone:
-            self._deleted.remove(record.node)
             self.cursor = record.node
         else:
-            self._deleted.append(record.node)
             for cursor in self.cursors:
                 cursor.leave_deleted(record.node)
 
@@ -160,12 +155,11 @@ class Controller:
         self,
         records: Iterable[Record],
         nodes: MutableMapping[int, StepRecord],
-        children: dict[int, list[int]],
+        tree: Tree,
     ) -> None:
         """Take in a recorded run: its tree, and all other records of it."""
         self.take(records)
-        self.log.take_over(nodes, children)
-        self._deleted.clear()
+        self.log.take_over(nodes, tree)
 
     # --- moving -------------------------------------------------------------------------------
 
@@ -281,11 +275,11 @@ class Controller:
     @property
     def can_undo(self) -> bool:
         """Whether there is a deleted branch that can be brought back."""
-        return bool(self._deleted)
+        return bool(self.log.tree.undoable)
 
     def undo(self) -> None:
         """Bring back the branch that was deleted last."""
-        if self._deleted and not self.busy:
+        if self.can_undo and not self.busy:
             self._send(UndoDelete())
 
     def apply(self, settings: Configure, *, here: bool) -> None:
@@ -358,7 +352,7 @@ class Controller:
         self._queued.clear()
         self.log.ceilings_awaited = False
         self._asked.clear()
-        self._deleted.clear()
+        self.log.tree.undoable.clear()
         self._wanted = None
         self._told = SetBreakpoints()
         if self.log.prompt is None:

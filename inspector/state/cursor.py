@@ -6,8 +6,9 @@ another cursor.
 
 from __future__ import annotations
 
+from engine.run.tree import ROOT
 from engine.sampling.chain import Chain
-from inspector.state.view import ROOT, RunLog, View
+from inspector.state.view import RunLog, View
 
 
 class Cursor:
@@ -56,7 +57,7 @@ class Cursor:
 
     def forward(self) -> bool:
         """Follow the recorded child that was visited last, else the newest; False at a tip."""
-        following = self.log.following(self._node, self._visited)
+        following = self.log.tree.following(self._node, self._visited)
         if following is None:
             return False
         self.node = following
@@ -76,12 +77,12 @@ class Cursor:
 
     def go_to(self, node: int) -> None:
         """Move to a node that exists; anything else is ignored."""
-        if node == ROOT or (node in self.log.nodes and node not in self.log.hidden):
+        if node in self.log.tree:
             self.node = node
 
     def sibling(self, by: int) -> bool:
         """To the branch ``by`` places further at the nearest fork above; False if there is none."""
-        fork = self.log.fork_above(self._node)
+        fork = self.log.tree.fork_above(self._node)
         if fork is None:
             return False
         head, siblings = fork

@@ -24,7 +24,8 @@ from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.records.vocabulary import Vocabulary
-from inspector.state.view import ROOT, RunLog
+from engine.run.tree import ROOT
+from inspector.state.view import RunLog
 from sessions.file.format import SessionError
 from sessions.file.paths import NameTakenError
 from sessions.reader import open_session

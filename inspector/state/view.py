@@ -7,7 +7,6 @@ its own width and height).
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,10 +30,10 @@ from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath, StepTable
 from engine.records.vocabulary import Vocabulary
+from engine.run.step_tree import StepTree
+from engine.run.tree import ROOT, Tree
 from engine.sampling.chain import Chain
 from engine.timing import Speed, speed
-from inspector.state.paths import ROOT as ROOT
-from inspector.state.paths import Ways
 
 
 @dataclass(eq=False)
@@ -69,35 +68,25 @@ class RunLog:
     """Why the run is not being kept, although it was meant to be."""
     new_nodes: Callable[[], MutableMapping[int, StepRecord]] = dict
     """Makes what a new tree's steps are kept in."""
-    nodes: MutableMapping[int, StepRecord] = field(default_factory=dict)
-    children: dict[int, list[int]] = field(default_factory=lambda: {ROOT: []})
+    tree: StepTree = field(default_factory=StepTree)
     names: dict[int, str] = field(default_factory=dict)
     """What branches are called, by the node that each begins with."""
-    hidden: frozenset[int] = frozenset()
-    """Nodes of deleted branches: still among ``nodes``, but nothing leads to them."""
-    _deleted: set[int] = field(default_factory=set, repr=False)
-    _ways_of_last: Ways | None = field(default=None, repr=False)
 
     def add(self, record: Record) -> None:
         """Take in one record. A new prompt begins a new, empty tree."""
         match record:
             case StepRecord():
-                ways = self._ways
-                self.nodes[record.node] = record
-                self.children.setdefault(record.node, [])
-                self.children.setdefault(record.parent, []).append(record.node)
-                ways.added(record)
+                self.tree.add_step(record)
             case PromptRecord():
                 self.prompt, self.prefill, self.dense = record, None, None
                 # What is in the pool now belongs to nodes of the run before.
                 self.pool = None if self.pool is None else self.pool.at_nodes({})
-                self.nodes, self.children = self.new_nodes(), {ROOT: []}
-                self.names, self.hidden, self._deleted = {}, frozenset(), set()
-                self.drifts, self.curves = {}, None
+                self.tree = StepTree(self.new_nodes())
+                self.names, self.drifts, self.curves = {}, {}, None
             case BranchNamed():
                 self.names[record.node] = record.name
             case BranchDeleted():
-                self._delete(record)
+                (self.tree.undelete if record.undone else self.tree.delete)(record.node)
             case PrefillRecord():
                 self.prefill = record
             case ModelFacts():
@@ -128,94 +117,62 @@ class RunLog:
             case EngineError():
                 self.error, self.loading = record, None
 
-    def take_over(
-        self, nodes: MutableMapping[int, StepRecord], children: dict[int, list[int]]
-    ) -> None:
-        """Have a recorded tree; of it stays hidden what the records before say is deleted."""
-        self.nodes, self.children, self.hidden = nodes, children, frozenset()
-        for node in sorted(self._deleted):
-            self._unlink(node)
+    def take_over(self, nodes: MutableMapping[int, StepRecord], tree: Tree) -> None:
+        """Have a recorded tree, a copy of ``tree``; new steps go into ``nodes`` with the old."""
+        self.tree = StepTree(nodes, tree)
 
-    def _delete(self, record: BranchDeleted) -> None:
-        node = record.node
-        if not record.undone:
-            self._deleted.add(node)
-            self._unlink(node)
-        elif node in self._deleted:
-            self._deleted.remove(node)
-            if node not in self.nodes:
-                return  # of a recording whose tree is still to come
-            self.hidden -= self.below(node)
-            insort(self.children[self.parents[node]], node)
-            self._ways.reshaped()
-
-    def _unlink(self, node: int) -> None:
-        parent = self.parents.get(node)
-        if parent is not None and node in self.children[parent]:
-            self.children[parent].remove(node)
-            self.hidden |= self.below(node)
-            self._ways.reshaped()
-
-    def below(self, node: int) -> frozenset[int]:
-        """The node and all that comes after it."""
-        found = [node]
-        for one in found:
-            found.extend(self.children[one])
-        return frozenset(found)
-
-    # --- the way to a node, and on from it -----------------------------------------------------
+    # --- the tree -------------------------------------------------------------------------------
 
     @property
-    def _ways(self) -> Ways:
-        ways = self._ways_of_last
-        if ways is None or ways.steps is not self.nodes or ways.children is not self.children:
-            ways = self._ways_of_last = Ways(self.nodes, self.children)
-        return ways
+    def nodes(self) -> MutableMapping[int, StepRecord]:
+        """Every step, deleted ones included."""
+        return self.tree.steps
 
     @property
-    def table(self) -> StepTable:
-        """The figures of all ``nodes``."""
-        return self._ways.table
+    def children(self) -> Mapping[int, list[int]]:
+        """The children of every node that are there, oldest first."""
+        return self.tree.children
+
+    @property
+    def hidden(self) -> frozenset[int]:
+        """Nodes of deleted branches: still among ``nodes``, but nothing leads to them."""
+        return self.tree.deleted
 
     @property
     def parents(self) -> Mapping[int, int]:
         """The parent of every one of ``nodes``, known without reading them."""
-        return self.table.parents
+        return self.tree.parents
+
+    @property
+    def table(self) -> StepTable:
+        """The figures of all ``nodes``."""
+        return self.tree.table
 
     def path(self, node: int) -> StepPath:
         """The records from the first token to ``node``, read when they are asked for."""
-        return self._ways.path(node)
+        return self.tree.along(self.tree.path(node))
 
     def branch_path(self, node: int, visited: Mapping[int, int]) -> StepPath:
         """The records of the whole branch that ``node`` lies on, which goes on as visited last."""
-        return self._ways.branch(node, visited)
-
-    def following(self, node: int, visited: Mapping[int, int]) -> int | None:
-        """The child that comes after ``node``: the one visited last, else the newest."""
-        return self._ways.following(node, visited)
-
-    def fork_above(self, node: int) -> tuple[int, list[int]] | None:
-        """The nearest place above ``node`` with a choice: what was taken, and all there is."""
-        return self._ways.fork_above(node)
+        return self.tree.along(self.tree.branch(node, visited))
 
     def name_above(self, node: int) -> str:
         """What the nearest named branch that ``node`` is on is called; "" if there is none."""
-        named = self._ways.nearest(node, (one for one, name in self.names.items() if name))
+        named = self.tree.nearest(node, (one for one, name in self.names.items() if name))
         return self.names[named] if named is not None else ""
 
     def tip(self, node: int, visited: Mapping[int, int]) -> int:
         """The node at the end of the branch that ``node`` lies on."""
-        path = self.branch_path(node, visited)
-        return path.node(-1) if path else ROOT
+        branch = self.tree.branch(node, visited)
+        return int(branch[-1]) if len(branch) else ROOT
 
     def branch(self, node: int) -> int | None:
         """The node that ``node``'s branch begins with; None at the prompt.
 
         That is where the nearest fork above has a choice, or the first token where there is none.
         """
-        path = self.path(node)
-        fork = self.fork_above(node)
-        return fork[0] if fork is not None else path.node(0) if path else None
+        fork = self.tree.fork_above(node)
+        return fork[0] if fork is not None else self.tree.above(node, 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,12 +26,12 @@ def jsonl_lines(source: Source) -> Iterator[str]:
         yield dumps(run_line(source.facts, source.prompt, source.settings)) + "\n"
     for step, text in texts(source.steps()):
         yield dumps(step_line(step, text=text)) + "\n"
-    last = source.nodes.get(source.tip)
+    last = source.tree.steps.get(source.tip)
     detail = last.stop.detail if last is not None and last.stop else ""
     count = len(source.branch())
     reason = end_reason(last)
     line = end_line(reason, detail, source.speed(), count, prefill=source.prefill)
-    line |= {"deleted_branches": source.deleted, "deleted_tokens": len(source.hidden)}
+    line |= {"deleted_branches": source.deleted, "deleted_tokens": len(source.tree.deleted)}
     yield dumps(line) + "\n"
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
-
-import numpy as np
 
 from engine.records.events import SettingsChanged
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.step import StepRecord
-from engine.records.step_table import StepPath, StepTable, table_of
+from engine.records.step_table import StepPath
+from engine.run.step_tree import StepTree
 from engine.timing import Speed, speed
-from sessions import deleted as pruned
-from sessions.reader import ROOT, Session
+from sessions.reader import Session
 
 
 class Log(Protocol):
@@ -26,12 +23,7 @@ class Log(Protocol):
     prompt: PromptRecord | None
     prefill: PrefillRecord | None
     settings: SettingsChanged | None
-    hidden: frozenset[int]
-
-    @property
-    def nodes(self) -> Mapping[int, StepRecord]: ...
-    @property
-    def parents(self) -> Mapping[int, int]: ...
+    tree: StepTree
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +35,8 @@ class Source:
     prompt: PromptRecord | None
     prefill: PrefillRecord | None
     settings: SettingsChanged | None
-    nodes: Mapping[int, StepRecord]
-    parents: Mapping[int, int]
-    """The parent of every node."""
-    hidden: frozenset[int]
-    """Nodes of deleted branches: none of them is exported."""
+    tree: StepTree
+    """A tree of its own, as the run may go on meanwhile. None of its deleted nodes is exported."""
     tip: int
 
     @classmethod
@@ -59,9 +48,7 @@ class Source:
             prompt=session.prompt,
             prefill=session.prefill,
             settings=session.settings,
-            nodes=session.steps,
-            parents=session.parent_of,
-            hidden=session.hidden,
+            tree=StepTree(session.steps, session.tree),
             tip=session.tip if tip is None else tip,
         )
 
@@ -75,44 +62,30 @@ class Source:
             prompt=prompt,
             prefill=log.prefill,
             settings=log.settings,
-            nodes=log.nodes,
-            parents=log.parents,
-            hidden=log.hidden,
+            tree=log.tree.copy(),
             tip=tip,
         )
 
     def steps(self) -> Iterator[StepRecord]:
         """Every step of every branch that is there, in the order they were made."""
-        return (self.nodes[node] for node in sorted(self.parents) if node not in self.hidden)
+        tree = self.tree
+        return (tree.steps[node] for node in sorted(tree.parents) if node in tree)
 
     def branch(self, tip: int | None = None) -> StepPath:
         """The steps from the first token to ``tip`` (default: the branch that is followed).
 
         None of them is read for it: a branch of a file may be long.
         """
-        node = self.tip if tip is None else tip
-        rows = []
-        while node != ROOT:
-            rows.append(self._table.row(node))
-            node = self.parents[node]
-        return StepPath(self.nodes, self._table, np.array(rows[::-1], np.intp))
-
-    @cached_property
-    def _table(self) -> StepTable:
-        return table_of(self.nodes)
+        return self.tree.along(self.tree.path(self.tip if tip is None else tip))
 
     def tips(self) -> list[int]:
         """The ends of all branches that are there: the one that is followed, then the newest."""
-        return [self.tip, *(node for node in reversed(self.ends()) if node != self.tip)]
-
-    def ends(self) -> list[int]:
-        """The last node of every branch that is there, oldest first."""
-        return pruned.tips(self.parents, self.hidden)
+        return [self.tip, *(node for node in reversed(self.tree.tips) if node != self.tip)]
 
     @property
     def deleted(self) -> int:
         """How many branches were deleted."""
-        return len(pruned.deleted_tips(self.parents, self.hidden))
+        return len(self.tree.deleted_tips)
 
     def speed(self) -> Speed:
         """TTFT, ITL and TPS of the branch that is followed."""

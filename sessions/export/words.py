@@ -29,8 +29,8 @@ def about(source: Source) -> list[tuple[str, str]]:
     rows += [
         ("prompt tokens", f"{len(source.prompt.tokens):,}" if source.prompt else NOTHING),
         ("output tokens", f"{len(steps):,}"),
-        ("branches", f"{len(source.ends()):,}"),
-        *([("deleted", deleted_words(source))] if source.hidden else []),
+        ("branches", f"{len(source.tree.tips):,}"),
+        *([("deleted", deleted_words(source))] if source.tree.deleted else []),
         ("ended", steps[-1].stop.detail if steps and steps[-1].stop else "left before its end"),
     ]
     if facts is not None:
@@ -53,7 +53,7 @@ def speeds(source: Source) -> list[tuple[str, str]]:
 
 def deleted_words(source: Source) -> str:
     """What was deleted, and so is told of nowhere else."""
-    branches, tokens = source.deleted, len(source.hidden)
+    branches, tokens = source.deleted, len(source.tree.deleted)
     return (
         f"{branches:,} branch{'' if branches == 1 else 'es'} "
         f"({tokens:,} token{'' if tokens == 1 else 's'}), left out here"

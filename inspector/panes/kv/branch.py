@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from engine.records.cache import BranchState, PoolState
 from engine.records.vocabulary import Token
-from inspector.state.ancestry import Ancestry
-from inspector.state.view import ROOT, RunLog, View
+from engine.run.tree import ROOT, Tree, walk
+from inspector.state.view import RunLog, View
 
 
 class Place(NamedTuple):
@@ -62,20 +62,33 @@ class CursorBranch:
         return Place(0, int(table[-1])) if table.size and table[-1] >= 0 else None
 
 
-class Trees(NamedTuple):
-    """The run's tree as it is, and with branches of the same text as one."""
+class TextTree:
+    """The tree of a log's run, where nodes that end the same text are one.
 
-    nodes: Ancestry
-    texts: Ancestry
+    The first of them that was asked for stands for all. It grows with the run, until the next
+    prompt.
+    """
 
+    def __init__(self, log: RunLog) -> None:
+        self.nodes = log.tree
+        self._tree = Tree()
+        self._stands_for = {ROOT: ROOT}
+        self._texts: dict[tuple[int, int], int] = {}
 
-def trees_of(log: RunLog) -> Trees:
-    """The trees of the run that ``log`` holds now; they grow with it until the next prompt."""
-    table = log.table
-    return Trees(
-        Ancestry(table.parents),
-        Ancestry(table.parents, lambda node: table.token(table.row(node)).id),
-    )
+    def common(self, one: int, other: int) -> int | None:
+        """The number of tokens that two nodes' texts begin with alike; None for an unknown node."""
+        if one not in self.nodes.children or other not in self.nodes.children:
+            return None
+        return self._tree.common(self._known(one), self._known(other))
+
+    def _known(self, node: int) -> int:
+        parents, table = self.nodes.parents, self.nodes.table
+        for one in walk(parents, node, self._stands_for):
+            up, token = self._stands_for[parents[one]], table.token(table.row(one)).id
+            same = self._stands_for[one] = self._texts.setdefault((up, token), one)
+            if same == one:
+                self._tree.add(one, up)
+        return self._stands_for[node]
 
 
 def prompt_length(view: View) -> int:
@@ -83,7 +96,7 @@ def prompt_length(view: View) -> int:
     return len(view.prompt.tokens) if view.prompt is not None else 0
 
 
-def cursor_branch(view: View, pool: PoolState, texts: Ancestry) -> CursorBranch:
+def cursor_branch(view: View, pool: PoolState, texts: TextTree) -> CursorBranch:
     """The branch that has most of what the cursor's token was drawn from.
 
     That is all before its position; at the root, what has been read of the prompt.
@@ -119,19 +132,19 @@ def owners(pool: PoolState, place: Place) -> list[Owner]:
     return found
 
 
-def node_at(view: View, tree: Ancestry, branch: BranchState, position: int) -> int | None:
+def node_at(view: View, branch: BranchState, position: int) -> int | None:
     """The node that a position of a branch belongs to; None where the run has none for it."""
     if branch.node is None:
         return None
     depth = max(0, position + 1 - prompt_length(view))
-    node = tree.above(branch.node, depth)
-    return None if node is None or node in view.log.hidden else node
+    node = view.log.tree.above(branch.node, depth)
+    return node if node in view.log.tree else None
 
 
-def token_at(view: View, tree: Ancestry, branch: BranchState, position: int) -> Token | None:
+def token_at(view: View, branch: BranchState, position: int) -> Token | None:
     """The token at a position of a branch; None where the run does not know it."""
     prompt = prompt_length(view)
-    node = node_at(view, tree, branch, position)
+    node = node_at(view, branch, position)
     if node is None or view.prompt is None:
         return None
     if position < prompt:
@@ -140,14 +153,6 @@ def token_at(view: View, tree: Ancestry, branch: BranchState, position: int) -> 
     return table.token(table.row(node)) if node != ROOT else None
 
 
-def name_of(view: View, tree: Ancestry, branch: BranchState) -> str:
+def name_of(view: View, branch: BranchState) -> str:
     """What the user calls a branch: the nearest name above its end; "" if there is none."""
-    depth = tree.depth(branch.node) if branch.node is not None else None
-    if depth is None or branch.node is None:
-        return ""
-    named = [
-        (tree.depth(node) or 0, name)
-        for node, name in view.log.names.items()
-        if name and tree.above(branch.node, tree.depth(node) or 0) == node
-    ]
-    return max(named, default=(0, ""))[1]
+    return view.log.name_above(branch.node) if branch.node is not None else ""

@@ -49,7 +49,7 @@ def _line(view: View, look: PoolLook, branch: BranchState, width: int) -> Conten
         name = f"{branch_name(view, look, branch)} "
         room = max(0, width - len(cells) - cell_len(name) - 12)
         start = max(0, branch.length - _TAIL)
-        text = text_of(view, look.tree, branch, start, branch.length, _TAIL * room)
+        text = text_of(view, branch, start, branch.length, _TAIL * room)
         end = Content.assemble(name, ("…", "$title"), _end(text, room))
     line = Content.assemble(f" {state:6} {cells}  ", end)
     return cut(line.stylize_before("bold") if branch is look.cursor.branch else line, width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 
 from engine.records.cache import BranchState
+from engine.run.tree import ROOT
 from engine.text import visible, visible_bytes
 from inspector.draw.cells import ELLIPSIS
 from inspector.draw.numbers import cut, fit, muted
@@ -19,21 +20,18 @@ from inspector.panes.kv.branch import (
     token_at,
 )
 from inspector.panes.kv.pool import Kind, PoolLook, group_name, span
-from inspector.state.ancestry import Ancestry
-from inspector.state.view import ROOT, View
+from inspector.state.view import View
 
 _NAMED = 3
 """So many of a block's branches are named."""
 _BYTES_A_CELL = 4
 
 
-def text_of(
-    view: View, tree: Ancestry, branch: BranchState, start: int, end: int, room: int
-) -> str:
+def text_of(view: View, branch: BranchState, start: int, end: int, room: int) -> str:
     """The text of some positions, safe to show, as far as ``room`` cells can hold it."""
     data = bytearray()
     for position in range(start, end):
-        token = token_at(view, tree, branch, position)
+        token = token_at(view, branch, position)
         data += ELLIPSIS.encode() if token is None else token.bytes
         if len(data) > _BYTES_A_CELL * max(1, room):
             break
@@ -77,8 +75,8 @@ def _text(view: View, look: PoolLook, shown: Owner, width: int) -> Content:
     ours = shown.branch is look.cursor.branch
     until = max(start, min(end, look.cursor.covered)) if ours else end
     room = max(0, width - 4)
-    text = text_of(view, look.tree, shown.branch, start, until, room)
-    after = text_of(view, look.tree, shown.branch, until, end, room)
+    text = text_of(view, shown.branch, start, until, room)
+    after = text_of(view, shown.branch, until, end, room)
     line = Content.assemble(("  “", "$title"), text, (after, "$cut dim"), ("”", "$title"))
     return cut(line, width)
 
@@ -108,7 +106,7 @@ def branch_name(view: View, look: PoolLook, branch: BranchState) -> str:
         return "this branch"
     if branch.node is None:
         return "an earlier prompt's"
-    name = name_of(view, look.tree, branch)
+    name = name_of(view, branch)
     end = "the prompt's" if branch.node == ROOT else f"node {branch.node:,}'s"
     return f"“{visible(name)}” ({end})" if name else end
 
@@ -124,4 +122,4 @@ def last_node(view: View, look: PoolLook, place: Place) -> int | None:
     if own and prompt <= last < look.cursor.covered:
         # The branch may be of the same text, and yet go by other nodes.
         return view.path.node(last - prompt)
-    return node_at(view, look.tree, shown.branch, last)
+    return node_at(view, shown.branch, last)

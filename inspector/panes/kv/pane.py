@@ -11,7 +11,7 @@ from textual.events import Leave, MouseMove
 
 from inspector.draw.numbers import plural, size
 from inspector.messages import GoTo
-from inspector.panes.kv.branch import Place, trees_of
+from inspector.panes.kv.branch import Place, TextTree
 from inspector.panes.kv.detail import block_lines, last_node
 from inspector.panes.kv.layout import KVRows, kv_rows
 from inspector.panes.kv.logical import state
@@ -67,7 +67,7 @@ does the mouse; the lines below say what it holds. **enter**, or a click, goes t
 
     def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
         super().__init__(id=id, number=number)
-        self._trees = trees_of(self.view.log)
+        self._texts = TextTree(self.view.log)
         self._look: PoolLook | str = ""
         self._source: tuple[object, ...] = ()
         self._lines: KVRows | None = None
@@ -79,11 +79,11 @@ does the mouse; the lines below say what it holds. **enter**, or a click, goes t
 
     def header(self, view: View, width: int) -> Sequence[Content]:
         # The first hook that is asked: what the others need is found here.
-        if view.log.parents is not self._trees.nodes.parents:
-            self._trees = trees_of(view.log)
-        source = (view.pool, view.prompt, view.prefill, view.step, self._trees)
+        if view.log.tree is not self._texts.nodes:
+            self._texts = TextTree(view.log)
+        source = (view.pool, view.prompt, view.prefill, view.step, self._texts)
         if source != self._source:
-            self._look, self._source = pool_look(view, self._trees), source
+            self._look, self._source = pool_look(view, self._texts), source
         if view.cursor != self._cursor:
             # The choice goes with the cursor.
             self._cursor, self._picked = view.cursor, None

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from engine.records.cache import BlockStatus, GroupState, PoolState
 from inspector.draw.numbers import plural
-from inspector.panes.kv.branch import CursorBranch, Trees, cursor_branch, trees_of
-from inspector.state.ancestry import Ancestry
+from inspector.panes.kv.branch import CursorBranch, TextTree, cursor_branch
 from inspector.state.view import View
 
 _MOST_BYTES = 1 << 62
@@ -106,20 +105,17 @@ class PoolLook:
     pool: PoolState
     cursor: CursorBranch
     groups: tuple[GroupLook, ...]
-    tree: Ancestry
-    """The run's tree."""
 
 
-def pool_look(view: View, trees: Trees | None = None) -> PoolLook | str:
+def pool_look(view: View, texts: TextTree | None = None) -> PoolLook | str:
     """The pool as the cursor sees it; or why it is not drawn, "" where there is none."""
     pool = view.pool
     if pool is None:
         return ""
     if found := contradiction(pool):
         return found
-    known = trees_of(view.log) if trees is None else trees
-    cursor = cursor_branch(view, pool, known.texts)
-    return PoolLook(pool, cursor, looks(pool, cursor), known.nodes)
+    cursor = cursor_branch(view, pool, texts or TextTree(view.log))
+    return PoolLook(pool, cursor, looks(pool, cursor))
 
 
 # --- records that cannot be drawn -----------------------------------------------------------

@@ -167,7 +167,7 @@ def detail_lines(
                 f"{group.refs[block]:,}",
                 f"{group.filled[block]:,}/{pool.block_size:,}",
             )
-            text = text_of(view, look.tree, branch, start, end, room)
+            text = text_of(view, branch, start, end, room)
         row = "".join(
             aligned(cell, cells) for cell, (_, cells) in zip(cells, _COLUMNS, strict=True)
         )

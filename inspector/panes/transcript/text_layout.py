@@ -15,9 +15,9 @@ from rich.cells import cell_len
 from engine.records.prompt import Origin, PromptRecord
 from engine.records.step_table import StepPath
 from engine.records.vocabulary import Token, TokenKind
+from engine.run.tree import ROOT
 from engine.text import IncrementalDecoder, label, visible
 from inspector.draw.cells import chop, kind_style
-from inspector.state.view import ROOT
 
 THRESHOLDS = (0.1, 0.5, 1.0, 2.0, 4.0, 7.0)
 """Surprisal in nats from which each next shade is used.

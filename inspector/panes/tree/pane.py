@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from textual.content import Content
 
+from engine.run.tree import ROOT
 from inspector.draw.numbers import muted, plural, wrapped
 from inspector.messages import GoTo
 from inspector.panes.tree.rows import details, heading, tree_rows
 from inspector.state.branches import Branches
-from inspector.state.view import ROOT, View
+from inspector.state.view import View
 from inspector.widgets.line_view import Pane, Rows
 
 _HEADING_FROM, _DETAILS_FROM = 4, 7
@@ -42,7 +43,7 @@ branch at the nearest fork above the cursor, **f** makes a new one, **m** names 
 
     def header(self, view: View, width: int) -> Sequence[Content]:
         chosen = self.head
-        self._branches.update(view.log)
+        self._branches.update(view.log.tree)
         row = self._branches.row_of(view.cursor)
         # The selection goes with the cursor; while that rests, it stays on the row it was on.
         self.selected = row if row != self._cursor_row else self._branches.row_of(chosen)
