@@ -1,4 +1,4 @@
-"""What can be asked of an engine. Small frozen values that cross the pipe to its process."""
+"""Commands to the engine: small frozen values that cross the pipe to its process."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class UndoDelete:
 
 @dataclass(frozen=True, slots=True)
 class SetBreakpoints:
-    """What stops a run from now on. Tokens that ``watches`` name are recorded at every step too."""
+    """Replace all breakpoints. Tokens that ``watches`` name are recorded at every step too."""
 
     points: tuple[Breakpoint, ...] = ()
     watches: tuple[str, ...] = ()

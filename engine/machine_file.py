@@ -30,8 +30,7 @@ def cache_dir() -> Path:
 
 
 def entries(path: Path, schema: int) -> list[Mapping[str, Any]]:
-    """The entries of the file at ``path``; empty where it is missing, damaged or of another
-    ``schema``."""
+    """The entries of the file at ``path``; empty where it is missing, damaged or has another schema."""
     try:
         data = read_json(path, _LARGEST)
     except (OSError, ValueError):
@@ -43,7 +42,7 @@ def entries(path: Path, schema: int) -> list[Mapping[str, Any]]:
 
 
 def matches(entry: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
-    """Whether ``entry`` was measured for exactly what ``key`` says."""
+    """True if ``entry`` was measured for exactly what ``key`` says."""
     return all(entry.get(name) == value for name, value in key.items())
 
 

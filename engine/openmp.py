@@ -1,4 +1,4 @@
-"""How the idle threads of torch's OpenMP wait, beside a screen that wants the cores too.
+"""Waiting of OpenMP's idle threads, beside a screen that wants the cores too.
 
 It has to be said in the environment before torch is imported: by the process that starts the
 engine.

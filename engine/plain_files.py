@@ -54,7 +54,7 @@ def read_plain(path: Path, limit: int) -> bytes:
 
 
 def read_text(path: Path, limit: int) -> str:
-    """As ``read_plain``, decoded from UTF-8. Raises NotPlain, OSError and ValueError."""
+    """Read a plain file as UTF-8. Raises NotPlain, OSError and ValueError."""
     try:
         return read_plain(path, limit).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -75,7 +75,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with a file, in words and without its name."""
+    """The error of a file in words, without its name."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

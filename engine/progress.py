@@ -1,4 +1,4 @@
-"""How long work tells of itself."""
+"""The callback by which long work reports its phase and progress."""
 
 from __future__ import annotations
 

@@ -343,7 +343,7 @@ class Engine:
             self._send_pool()
 
     def _is_called(self) -> bool:
-        """Whether a command has come that a measurement should make way for; all of them wait."""
+        """True if a command has come that a measurement should make way for; all of them wait."""
         self._take_in()
         return any(not isinstance(command, _BETWEEN) for command in self._waiting)
 

@@ -187,7 +187,7 @@ def visible_bytes(data: bytes, *, newline: str = "⏎", tab: str = "⇥") -> str
 
 
 def label(token_id: int, data: bytes, kind: Kind) -> str:
-    """What stands for a token in a list, never empty.
+    """A token's name in a list, never empty.
 
     `<unused 49999>` for an id the tokenizer has not, `<empty 7>` for one that adds
     nothing, else `visible_bytes` of what it adds.

@@ -26,7 +26,7 @@ def now_ms() -> float:
 
 
 class PhaseKind(StrEnum):
-    """What a stretch of the way to the first token was spent on."""
+    """Phase on the way to the first token."""
 
     TOKENIZE = "tokenize"
     PREFILL = "prefill"
@@ -107,7 +107,7 @@ def gaps_ms(path: Sequence[StepRecord]) -> NDArray[np.float64]:
 
 
 def decode_ms(path: Sequence[StepRecord]) -> list[float]:
-    """As ``gaps_ms``, as a list."""
+    """Milliseconds of the decode steps, as a list; see ``gaps_ms``."""
     found: list[float] = gaps_ms(path).tolist()
     return found
 

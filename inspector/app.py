@@ -132,12 +132,12 @@ class Inspector(SavingApp, MeasuringApp):
 
     @property
     def kept(self) -> bool:
-        """Whether a file holds what is on screen."""
+        """True if a file holds what is on screen."""
         return self._kept
 
     @property
     def can_run(self) -> bool:
-        """Whether there is an engine with a model, and not only a recording."""
+        """True if there is an engine with a model, and not only a recording."""
         return self._client.can_run
 
     async def ask(self, screen: Screen[Answer]) -> Answer:

@@ -1,4 +1,4 @@
-"""Whether a window lies over the screen, so that the keys below it mean nothing just now."""
+"""Test for an open modal dialog, which takes the keys from the screen below it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual.screen import ModalScreen, SystemModalScreen
 
 
 def covered(app: App[Any]) -> bool:
-    """Whether the topmost screen is a window that waits for an answer.
+    """True if the topmost screen is a window that waits for an answer.
 
     The command palette is none: it closes before it does what was chosen in it.
     """

@@ -15,7 +15,7 @@ _SHORT = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 
 
 def needs_escapes(text: str) -> bool:
-    """Whether a text has characters that no text box shows, or keeps, as they are."""
+    """True if a text has characters that no text box shows, or keeps, as they are."""
     return visible(text, newline="\n", tab="\t") != text
 
 

@@ -45,4 +45,4 @@ class Try(Message):
         super().__init__()
         self.chain = chain
         self.taken = False
-        """Whether it is tried by now."""
+        """True if it is tried by now."""

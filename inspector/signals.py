@@ -20,7 +20,7 @@ class Signalled(SystemExit):
 
 
 def exit_code(number: int) -> int:
-    """What a shell says of a process that a signal ended."""
+    """The exit code of a process that a signal ended, as a shell gives it."""
     return 128 + number
 
 

@@ -31,7 +31,7 @@ _DAY = 86_400.0
 
 
 def data_folder() -> Path:
-    """Where this user's sessions lie on this platform."""
+    """The folder of this user's sessions on this platform."""
     return platformdirs.user_data_path(APP_NAME) / "sessions"
 
 
@@ -85,7 +85,7 @@ class Library:
         return _free(self.autosaves / f"{when}-{words[:40].strip('-_') or 'run'}{SUFFIX}")
 
     def named_path(self, name: str) -> Path:
-        """Where a session of that name lies or would lie; makes the folder."""
+        """The path of a session of that name; makes the folder."""
         _make(self.folder)
         return self.folder / f"{file_name(name)}{SUFFIX}"
 

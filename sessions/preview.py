@@ -39,14 +39,14 @@ class Preview:
 
     @property
     def state(self) -> str:
-        """How the run was left, in a few words; empty where it was closed."""
+        """The state in which the run was left, in a few words; empty where it was closed."""
         if self.closed or self.error:
             return ""
         return "interrupted" if self.interrupted else "being written"
 
     @property
     def name(self) -> str:
-        """What the session is called: its file's name."""
+        """The session's name: its file's."""
         return self.path.stem
 
 
@@ -104,7 +104,7 @@ def _hidden(database: sqlite3.Connection) -> frozenset[int]:
 
 
 def contains(path: Path, words: str) -> bool:
-    """Whether a session's name, model, prompt or output holds ``words``, whatever their case."""
+    """True if a session's name, model, prompt or output holds ``words``, whatever their case."""
     wanted = words.casefold()
     seen = preview(path)
     if any(wanted in one.casefold() for one in (seen.name, seen.title, seen.model, seen.prompt)):

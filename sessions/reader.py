@@ -186,7 +186,7 @@ class Session:
 
     @property
     def errors(self) -> list[EngineError]:
-        """What went wrong while it ran."""
+        """Errors that occurred while it ran."""
         return [record for _, record in self.events if isinstance(record, EngineError)]
 
     # --- opening and closing ----------------------------------------------------------------------

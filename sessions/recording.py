@@ -41,7 +41,7 @@ def record(
 
 
 def first_records(stepper: Stepper, prompt: str, *, chat: bool = False) -> Iterator[Record]:
-    """What a session begins with: the model's facts, the settings, the prompt and its prefill."""
+    """The first records of a session: the model's facts, settings, the prompt and its prefill."""
     settings = stepper.settings
     yield stepper.backend.facts
     yield SettingsChanged(settings.chain.preset, settings.spec, stepper.seed, settings.dials)
@@ -50,7 +50,7 @@ def first_records(stepper: Stepper, prompt: str, *, chat: bool = False) -> Itera
 
 
 def last_records(stepper: Stepper) -> Iterator[Record]:
-    """What it ends with: where K and V lie, and what there is to stop at."""
+    """The last records of a session: the pool's state and the breakpoints."""
     pool = stepper.pool_state()
     if pool is not None:
         yield pool

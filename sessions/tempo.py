@@ -1,4 +1,4 @@
-"""When each token of a recorded run arrived, so that a replay can keep its tempo."""
+"""Arrival time of each token of a recorded run, so that a replay can keep its tempo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a saved run reproduced? The run again on a model, token by token, beside what was recorded.
+"""Verify a saved run: once more on a model, token by token, beside what was recorded.
 
 Each step is drawn anew with the recorded chain, seed and history, then compared; the next one goes
 on from the *recorded* token, so that one difference does not hide what comes after it.
@@ -56,7 +56,7 @@ class Verification:
 
     @property
     def reproduced(self) -> bool:
-        """Whether every token came out as it was recorded."""
+        """True if every token came out as it was recorded."""
         return all(check.same for check in self.checks)
 
     @property
@@ -119,7 +119,7 @@ def _settings_of(session: Session, step: StepRecord) -> Effective:
 
 
 def margin_of(step: StepRecord) -> float | None:
-    """How close the race for a step's token was (see ``Check.margin``); None for a forced one."""
+    """Margin of the draw at a step (see ``Check.margin``); None for a forced one."""
     draw = step.draw
     if draw.how is How.FORCED:
         return None

@@ -232,7 +232,7 @@ def load_file(path: str | Path) -> ThemeSpec:
 
 
 def resolve(name_or_path: str) -> ThemeSpec:
-    """What ``--theme`` takes: the name of a theme that we ship, or a path that ends in .toml."""
+    """Load the theme that ``--theme`` names: one that we ship, or a path that ends in .toml."""
     return load_file(name_or_path) if name_or_path.endswith(".toml") else load(name_or_path)
 
 

@@ -1,4 +1,4 @@
-"""What a backend is: something that reads token ids and yields next-token logits."""
+"""The interface of a backend: it reads token ids and gives next-token logits."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def own_list(sequence: TokenSequence) -> list[int]:
 
 
 def kept_of(held: Sequence[int], ids: Sequence[int], *, can_rewind: bool) -> int:
-    """How many positions a ``seek`` leaves where one sequence, ``held``, is all that is kept."""
+    """Number of positions a ``seek`` leaves where one sequence, ``held``, is all that is kept."""
     common = common_ids(held, ids[:-1])
     return common if can_rewind or common == len(held) else 0
 

@@ -65,7 +65,7 @@ _OPTIONS = (
 
 
 class FaultKind(StrEnum):
-    """What goes wrong when the time has come."""
+    """A kind of failure that a script can be told to have."""
 
     RAISE = "raise"
     """A BackendError, as a backend should."""
@@ -85,7 +85,7 @@ class Fault:
     at: int
 
     def strike(self, count: int) -> None:
-        """Do it, if ``count`` is the time."""
+        """Fail in this way, if ``count`` is the time."""
         if count != self.at:
             return
         match self.kind:
@@ -401,7 +401,7 @@ class ScriptedBackend:
 
     @property
     def block_size(self) -> int:
-        """What positions are counted off in."""
+        """Positions of a block, as they are counted off in the record."""
         return BLOCK_SIZE
 
     def forget(self, branch: int, keep: int) -> None:

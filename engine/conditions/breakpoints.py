@@ -20,7 +20,7 @@ __all__ = ["Breakpoint", "Breakpoints", "Verdict"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a step meant: which breakpoints struck, which of them stop the run, and what to say."""
+    """Result of a check at one step: breakpoints hit, those that stop, lines for the user."""
 
     hits: tuple[Breakpoint, ...] = ()
     stops: tuple[Breakpoint, ...] = ()
@@ -29,7 +29,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """Why the run stops, in words; empty where it does not."""
+        """The reason for a stop, in words; empty where the run goes on."""
         return "; ".join(one.name for one in self.stops)
 
 
@@ -55,7 +55,7 @@ class Breakpoints(Sequence[Breakpoint]):
 
     @property
     def active(self) -> bool:
-        """Whether there is one that is enabled."""
+        """True if any breakpoint is enabled."""
         return any(one.enabled for one in self)
 
     @property
@@ -74,10 +74,9 @@ class Breakpoints(Sequence[Breakpoint]):
         return point
 
     def change(self, number: int, **fields: Any) -> Breakpoint:
-        """Change fields of a breakpoint (``text``, ``enabled``, ``ignore``). Raises ConditionError
-        and KeyError.
+        """Change fields of a breakpoint: ``text``, ``enabled``, ``ignore``.
 
-        With another condition it begins anew.
+        With another condition it begins anew. Raises ConditionError and KeyError.
         """
         point, condition = self._points[number], self._conditions[number]
         text = str(fields.pop("text", point.text)).strip()
@@ -107,11 +106,11 @@ class Breakpoints(Sequence[Breakpoint]):
     # --- looking ------------------------------------------------------------------------------
 
     def strikes(self, number: int, at: Moment) -> bool:
-        """Whether a breakpoint, enabled or not, would strike here. Raises Untold."""
+        """True if a breakpoint, enabled or not, would strike here. Raises Untold."""
         return self._conditions[number].holds(at) is not self._points[number].asserts
 
     def struck(self, at: Moment) -> bool:
-        """Whether an enabled one strikes here. Counts nothing."""
+        """True if an enabled breakpoint would strike here. Counts nothing."""
         for one in self:
             try:
                 if one.enabled and self.strikes(one.number, at):

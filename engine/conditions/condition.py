@@ -78,11 +78,11 @@ class Condition:
         return tuple(found)
 
     def value(self, at: Moment) -> Value:
-        """What it comes to at a step. Raises Untold where it cannot be told."""
+        """The value at a step. Raises Untold where it cannot be told."""
         return self._value(self._tree, at)
 
     def holds(self, at: Moment) -> bool:
-        """Whether it is true at a step, or a number other than 0. Raises Untold."""
+        """True if the condition holds at a step, or gives a number other than 0. Raises Untold."""
         return bool(self.value(at))
 
     def figures(self, at: Moment) -> dict[str, Value | Untold]:

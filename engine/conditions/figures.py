@@ -147,6 +147,7 @@ MODEL = (
 
 
 def survivors(at: Moment, stage: str | None = None) -> int:
+    """Candidates left after a stage, or after the whole chain."""
     if stage is not None:
         return at.step.stages[at.stage(stage)].survivors
     if not at.step.stages:

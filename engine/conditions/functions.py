@@ -28,7 +28,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """Such as ``cut(stage, token)``."""
+        """The call as it is written, such as ``cut(stage, token)``."""
         return f"{self.name}({', '.join(self.parameters)})"
 
 

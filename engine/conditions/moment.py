@@ -98,7 +98,7 @@ class Moment:
         return next(found, None)
 
     def known_row(self, token: str | int) -> int:
-        """As ``row``. Raises Untold for a token that was not recorded."""
+        """The row of a recorded candidate. Raises Untold for a token that was not recorded."""
         row = self.row(token)
         if row is None:
             count = len(self.step.top.tokens)
@@ -132,7 +132,7 @@ class Moment:
         return self.known_row(token)
 
     def was_cut(self, stage: int, token: str | int) -> bool:
-        """Whether a stage cut the token. Raises Untold where that is not recorded."""
+        """True if a stage cut the token. Raises Untold where that is not recorded."""
         row = self.row(token)
         if row is not None:
             return int(self.step.top.cut_by[row]) == stage
@@ -149,7 +149,7 @@ class Moment:
 
     @cached_property
     def _others(self) -> list[int]:
-        """How many tokens that were not recorded were still possible after each stage."""
+        """Number of unrecorded tokens still possible after each stage."""
         cut_by = self.step.top.cut_by
         return [
             one.survivors - int(np.count_nonzero((cut_by == SURVIVES) | (cut_by > index)))
@@ -157,6 +157,6 @@ class Moment:
         ]
 
     def _all_alive(self, stage: int) -> bool:
-        """Whether after a stage every token that was not recorded was still possible."""
+        """True if after a stage every token that was not recorded was still possible."""
         size = self.trail.vocab_size
         return size is not None and self._others[stage] == size - len(self.step.top.tokens)

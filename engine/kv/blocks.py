@@ -1,4 +1,4 @@
-"""Which blocks of a pool are free and how often the others are held. No tensors here.
+"""Reference counts and free runs of a pool's blocks. No tensors here.
 
 One ``Blocks`` keeps the books of one group of layers. Blocks are numbers from 0 on; block ``b``
 stands for positions ``b * size`` to ``(b + 1) * size`` of that group's tensors.

@@ -1,4 +1,4 @@
-"""What a branch over the pool is, and what a pass over it asks of the tensors."""
+"""Records of a branch over the pool and of the room that a pass gets in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.kv.prefix import Key
 
 
 class OutOfBlocks(RuntimeError):
-    """What is held leaves no room in the pool; one line says how much there is and what to do."""
+    """No room left in the pool; one line says how much there is and what to do."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +47,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Where the positions ``start .. start + count`` of a pass are to be written.
+    """Physical slots for the positions ``start .. start + count`` of a pass.
 
     ``slots[g]`` are the physical positions in group ``g``; ``copies`` must be made before.
     """
@@ -60,7 +60,7 @@ class Extension:
 
 @dataclass(slots=True)
 class Counters:
-    """What happened to the pool since it was made."""
+    """Counts of forks, copies and evictions since the pool was made."""
 
     forks: int = 0
     copied_blocks: int = 0

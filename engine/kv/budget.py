@@ -1,4 +1,4 @@
-"""How large the pool is: a budget in bytes, and how the groups of layers share it."""
+"""Size of the pool: a budget in bytes, and how the groups of layers share it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def blocks_within(
     block_size: int,
     window_keep: int | None,
 ) -> tuple[int, ...]:
-    """How many blocks each group of layers gets; all get as many as they can use.
+    """Number of blocks for each group of layers; all get as many as they can use.
 
     Raises ValueError when the budget holds no block.
     """

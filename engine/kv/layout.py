@@ -1,4 +1,4 @@
-"""What a model keeps per position, taken from a cache that it has filled itself.
+"""Shape and dtype of K and V in every layer, read from a cache that the model has filled.
 
 Reading the shapes off real tensors rather than off the configuration is right for every head
 layout there is (grouped heads, a head size of its own, values narrower than keys).

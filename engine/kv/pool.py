@@ -135,7 +135,7 @@ class Pool:
         self._touch(branch)
 
     def readable(self, branch: Branch, length: int) -> bool:
-        """Whether position ``length`` can be computed: all that it must see is still there."""
+        """True if position ``length`` can be computed: all that it must see is still there."""
         if not 0 <= length <= len(branch):
             return False
         count = self._blocks(length)
@@ -158,7 +158,7 @@ class Pool:
         )
 
     def runs(self, branch: Branch, group: int, first: int, end: int) -> list[tuple[int, int]]:
-        """Where positions ``first .. end`` lie, as (physical start, count), joined where in a row.
+        """Physical places of positions ``first .. end``, as (start, count), joined where in a row.
 
         Covers the positions of a pass under way. Raises ValueError for one that was given back.
         """
@@ -264,7 +264,7 @@ class Pool:
                 break
 
     def _is_short(self, branch: Branch, count: int) -> bool:
-        """Whether some group has fewer free blocks than ``count`` more positions need."""
+        """True if some group has fewer free blocks than ``count`` more positions need."""
         return any(
             self._more(branch, number, count) + self._is_shared_tail(branch, number) > group.free
             for number, group in enumerate(self.groups)
@@ -274,7 +274,7 @@ class Pool:
         return self._blocks(len(branch) + count) - len(branch.tables[number])
 
     def _is_shared_tail(self, branch: Branch, number: int) -> bool:
-        """Whether the next position goes into a block that others hold too."""
+        """True if the next position goes into a block that others hold too."""
         if len(branch) % self.block_size == 0:
             return False
         return self.groups[number].refs[branch.tables[number][-1]] > 1

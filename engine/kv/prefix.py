@@ -1,4 +1,4 @@
-"""What of a prompt need not be read again, and why the rest must be.
+"""Prefix match: the part of a prompt that is in the pool already, and why not more of it is.
 
 The rule is that of production engines: full blocks only, each keyed by a hash chained over the
 keys of all blocks before it, so that equal keys mean equal tokens from position 0 on; and at least
@@ -37,7 +37,7 @@ def chain(root: Key, ids: Sequence[int], size: int, known: Sequence[Key] = ()) -
 
 
 def common_keys(ours: Sequence[Key], theirs: Sequence[Key]) -> int:
-    """How many leading keys are equal. A chained key settles all before it: a bisection."""
+    """Number of leading keys that are equal. A chained key settles all before it: a bisection."""
     low, high = 0, min(len(ours), len(theirs))
     while low < high:
         middle = (low + high + 1) // 2

@@ -23,7 +23,7 @@ _MAX_PIECES = 8
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """Where one pass writes and reads in one group of layers.
+    """Physical positions that one pass writes and reads in one group of layers.
 
     ``slots`` are the physical positions (an index tensor) of the pass's own ``count`` positions;
     ``runs`` cover all that they see, as (physical start, count), and ``offset`` is the logical

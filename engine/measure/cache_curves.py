@@ -1,4 +1,4 @@
-"""What a token costs with a KV cache and without, measured along one branch of a run.
+"""Cost of a token with a KV cache and without, measured along one branch of a run.
 
 The text is read beside the run, in a cache of its own, so that neither the run's tree, nor its
 cache, nor its times know of it.
@@ -48,7 +48,7 @@ def lengths_along(count: int) -> list[int]:
 
 
 def turns_for(expected_ms: float | None) -> int:
-    """How many turns a length gets whose full read is expected to take so long."""
+    """Number of turns for a length whose full read is expected to take so long."""
     if not expected_ms:
         return TURNS
     least = FEWEST if expected_ms < ENOUGH_MS else 1

@@ -1,4 +1,4 @@
-"""What ``bench`` has the engine measure: this machine's ceilings, and turns with a rival."""
+"""The engine's side of ``bench``: this machine's ceilings, and turns with a rival."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def our_gaps(stepper: Stepper, ids: Sequence[int], tokens: int) -> list[float]:
 
 
 def ceilings_of(facts: ModelFacts, seconds: float, progress: Progress) -> Ceilings:
-    """What this machine can do at best with a model of these facts; takes thrice ``seconds``."""
+    """Ceilings of this machine for a model of these facts; takes thrice ``seconds``."""
     progress(MEASURING_CEILINGS, None, "memory bandwidth and matrix products")
     dtype = facts.dtype.split()[0]
     # Matrix products of a quantised model's integers are not what it computes with.

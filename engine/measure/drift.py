@@ -53,7 +53,7 @@ def measure_drift(
 
 
 def run_label(facts: ModelFacts) -> str:
-    """Where the run's own logits come from, in words."""
+    """The source of the run's own logits, in words."""
     kept = facts.kv_storage
     if kept is None or (kept.cached and kept.block_size is None):
         return "this run, its own cache"

@@ -1,4 +1,4 @@
-"""How fast this machine could go: what a step must move and compute, and what the machine can do.
+"""Roofline: bytes and operations of a step, and what the machine can move and compute.
 
 Ceilings are measured on the machine itself (``measure_ceilings``), never taken from a datasheet.
 All else here is arithmetic on plain numbers; only the measuring imports torch.
@@ -33,7 +33,7 @@ SLOW_PRODUCT_MS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How near decode steps came to the ceilings of their machine."""
+    """Bandwidth and operations that decode steps reached, beside the machine's ceilings."""
 
     nbytes: float
     """Bytes that a step had to move, on average."""
@@ -96,8 +96,9 @@ def floor_ms(nbytes: float, flops: float, ceilings: Ceilings) -> float:
 
 
 def reached(facts: ModelFacts, steps: Sequence[StepRecord], ceilings: Ceilings) -> Reached | None:
-    """What ``steps`` (those that count) made of the ceilings; None without a step, or where the
-    cache's size is not known.
+    """Bandwidth and operations that ``steps`` (those that count) reached.
+
+    None without a step, or where the cache's size is not known.
     """
     figures = figures_of(steps)
     sizes = figures["kv_bytes"]

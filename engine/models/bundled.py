@@ -61,7 +61,7 @@ def gguf_folder_name(stem: str, digest: str) -> str:
 
 
 def bundled_is_ready(model: Bundled) -> bool:
-    """Whether a bundled model is on this machine already."""
+    """True if a bundled model is on this machine already."""
     return prepared(_bundled_name(model)) is not None
 
 
@@ -97,7 +97,7 @@ def bundled_folder(model: Bundled, progress: Progress, *, offline: bool) -> Path
 
 
 def conversion_facts(name: str, digest: str, quantisation: str) -> dict[str, Any]:
-    """What is recorded beside a folder that was made from a GGUF file."""
+    """Provenance that is written beside a folder made from a GGUF file."""
     return {
         "gguf_file": name,
         "gguf_sha256": digest,
@@ -108,7 +108,7 @@ def conversion_facts(name: str, digest: str, quantisation: str) -> dict[str, Any
 
 
 def has_pip() -> bool:
-    """Whether `python -m pip` is there; environments of uv and pipx come without."""
+    """True if `python -m pip` is there; environments of uv and pipx come without."""
     return bool(sys.executable) and importlib.util.find_spec("pip") is not None
 
 

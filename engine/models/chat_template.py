@@ -105,5 +105,5 @@ _PROCESS = TemplateProcess()
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
-    """As ``TemplateProcess.render``, in the engine's one process for it."""
+    """Render a chat template in the engine's one process for it; see ``TemplateProcess.render``."""
     return _PROCESS.render(template, variables)

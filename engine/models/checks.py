@@ -1,4 +1,4 @@
-"""May this checkpoint be trusted to be a causal language model?
+"""Checks that a checkpoint is a causal language model and was read whole.
 
 transformers will load nearly anything as one: a BERT that sees future tokens, the
 decoder half of a BART, a Llama whose head is missing and made up of random numbers.

@@ -164,7 +164,7 @@ def blamed(path: Path, settings: Mapping[str, Any], attempt: Callable[[Any], Any
 
 
 def library_words(error: BaseException) -> str:
-    """What an error of a library says, in one line without its own frame."""
+    """The message of a library's error, in one line without its own frame."""
     if isinstance(error, KeyError):
         return f"{first_line(error)} is not known"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

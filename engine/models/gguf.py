@@ -51,7 +51,7 @@ _MOST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Header:
-    """What a GGUF file says of itself.
+    """Metadata and tensor list of a GGUF file.
 
     `quantisation` is the file's own type ("Q4_K_M") or else that of most weights;
     `elements` counts the numbers in all tensors; `types` the tensors of each type.
@@ -102,7 +102,7 @@ class _Reader:
         return self.take(length).decode("utf-8", "replace")
 
     def count(self, what: str, most: int, each: int) -> int:
-        """How many of something follow, each of at least so many bytes."""
+        """Read a count of things that follow, each of at least so many bytes."""
         count = int(self.number("Q"))
         if count > most or count * each > self._left:
             raise ValueError(f"it speaks of {count:,} {what}")

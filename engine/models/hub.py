@@ -36,7 +36,7 @@ class Found(NamedTuple):
 def hub_folder(
     repo: str, progress: Progress, *, offline: bool, accept: Callable[[Path], None]
 ) -> Found:
-    """Where a model of the hub lies on this machine, downloaded if it is not there.
+    """The local folder of a model on the hub, downloaded if it is not there.
 
     `accept(config.json)` may refuse the model before its weights are fetched. Where the
     hub does not answer, a copy in its cache is used. Raises ModelError.

@@ -1,4 +1,4 @@
-"""What went wrong while a library loaded a model, in one line that names the file at fault.
+"""Errors of libraries that load a model, as one line that names the file at fault.
 
 Looked into only after a failure: each file of the folder is tried by itself.
 """

@@ -1,4 +1,4 @@
-"""Which model to load, and whether it may be trusted to be a causal language model.
+"""Resolve a model's name to files on this machine, checked before they are read.
 
 `resolve` turns what the user named into a folder on this machine (fetching and
 converting it at most once), `load` turns that folder into a model and a tokenizer.
@@ -92,9 +92,9 @@ class ResolvedModel:
 def resolve(
     spec: str | None, progress: Progress = silent, *, offline: bool = False
 ) -> ResolvedModel:
-    """The model that `spec` names: None (the default model), a folder, a .gguf file or a
-    hub id, looked for in this order.
+    """Resolve ``spec`` to the files of a model.
 
+    It is None (the default model), a folder, a .gguf file or a hub id, looked for in this order.
     Nothing that lies here makes a network call. `offline` (or HF_HUB_OFFLINE in the
     environment) makes no network call at all. Raises ModelError.
     """
@@ -320,7 +320,7 @@ def _load_weights(
 
 
 def _needs_own_code(config: Mapping[str, Any], label: str, trusted: bool) -> bool:
-    """Whether the model runs by code of its repository; raises unless that is allowed."""
+    """True if the model runs by code of its repository; raises unless that is allowed."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     kind = config.get("model_type")

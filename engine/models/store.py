@@ -94,7 +94,7 @@ def _build(target: Path, build: Callable[[Path, Path], dict[str, Any]]) -> None:
 
 
 def provenance(folder: Path) -> dict[str, Any] | None:
-    """What is recorded of where a folder came from, None if nothing is."""
+    """The recorded source of a folder, None if nothing is recorded."""
     try:
         record = read_json(folder / PROVENANCE, _LARGEST_RECORD)
     except (OSError, ValueError):

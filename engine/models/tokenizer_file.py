@@ -42,7 +42,7 @@ class Names:
         tokenizer.no_truncation()
         self._tokenizer = _Wrapped(tokenizer)
         self.size = self._tokenizer.size
-        """How many ids the tokenizer itself has."""
+        """Number of ids the tokenizer itself has."""
         if self.size > _MOST_IDS:
             raise TokenizerError(
                 f"{path} has an id of {self.size - 1:,}: no vocabulary is so large"

@@ -137,7 +137,7 @@ def _damaged(path: Path) -> ModelError:
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a model folder holds any file that a tokenizer is made from."""
+    """True if a model folder holds any file that a tokenizer is made from."""
     return any(
         name in _TOKENIZER_FILES
         or name.endswith((".tiktoken", ".spm", "tekken.json"))

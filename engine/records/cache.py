@@ -41,7 +41,7 @@ class KVState:
 
 
 class BlockStatus(IntEnum):
-    """What a block is to the pool; the highest of those that are true."""
+    """State of a block in the pool; the highest of those that are true."""
 
     FREE = 0
     EVICTED = 1
@@ -154,7 +154,7 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True)
 class PrefixReport:
-    """How much of a prompt was found in the pool. ``cached + computed == prompt``, always.
+    """Prefix match of a prompt in the pool. ``cached + computed == prompt``, always.
 
     ``common`` counts the leading tokens shared with the nearest thing read before;
     ``differs_at`` is the first position where the two part, with both token ids there, or None

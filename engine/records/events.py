@@ -1,4 +1,4 @@
-"""What the engine tells besides steps: state, loading, settings, branches, breakpoints, errors."""
+"""Records besides steps: state, loading, settings, branches, breakpoints, errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class BranchNamed:
-    """What the branch that begins with ``node`` is called from now on; "" takes its name away."""
+    """The new name of the branch that begins with ``node``; "" takes its name away."""
 
     node: int
     name: str
@@ -62,7 +62,7 @@ class Breakpoint:
 
     @property
     def name(self) -> str:
-        """Such as ``breakpoint 1: entropy > 3``."""
+        """The breakpoint in words, such as ``breakpoint 1: entropy > 3``."""
         if self.asserts:
             return f"assertion {self.number} does not hold: {self.text}"
         return f"breakpoint {self.number}: {self.text}"
@@ -77,7 +77,7 @@ class BreakpointsSet:
 
 
 class RunState(StrEnum):
-    """What the engine is doing."""
+    """State of the engine process."""
 
     STARTING = "starting"
     LOADING = "loading"

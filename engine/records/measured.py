@@ -28,18 +28,18 @@ class Drift:
 
     @property
     def flips(self) -> bool:
-        """Whether greedy decoding would take another token."""
+        """True if greedy decoding would take another token."""
         return self.top != self.other_top
 
     @property
     def close(self) -> bool:
-        """Whether the race was close enough for such a difference to decide it."""
+        """True if the race was close enough for such a difference to decide it."""
         return self.margin <= 2 * self.max_abs
 
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What one device of this machine reached when nothing else was asked of it."""
+    """Bandwidth and operations a second of one device when nothing else was asked of it."""
 
     device: str
     device_name: str
@@ -64,7 +64,7 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What ``Measure`` asked for."""
+    """Answer to ``Measure``: the ceilings, and turns with a rival."""
 
     ceilings: Ceilings
     contest: Contest | None
@@ -95,7 +95,7 @@ class DriftRow:
 
 @dataclass(frozen=True, slots=True)
 class DriftMeasured:
-    """How far ways to the logits that ``node`` was drawn from lie from a fresh read of the text.
+    """Drift of the logits that ``node`` was drawn from, and of other ways to read the same text.
 
     At the prompt (node 0) they are the logits after it. ``reference`` says how the text of
     ``positions`` tokens was read freshly, and ``top`` is the most likely token then.
@@ -110,7 +110,7 @@ class DriftMeasured:
 
 @dataclass(frozen=True, slots=True)
 class CacheCurves:
-    """What one more token costs with K and V kept and without, at several lengths of one text.
+    """Cost of one more token with K and V kept and without, at several lengths of one text.
 
     Turn by turn, a pass brings the text of ``node``'s branch to ``lengths[i]`` positions: with
     ``cache`` (in words) it reads one of them, without it all. Times are medians of ``reps[i]``

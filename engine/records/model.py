@@ -1,4 +1,4 @@
-"""What is loaded, on what, and how its K and V are kept: a record, settled at load."""
+"""Facts of the model, the device, and how K and V are kept: a record, settled at load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DtypeTrial:
 
 @dataclass(frozen=True, slots=True)
 class KVStorage:
-    """How K and V are kept, settled when the model is loaded.
+    """Storage of K and V, settled when the model is loaded.
 
     Without ``cached`` every pass reads the whole text again. ``dtype`` is what K and V are kept in
     ("" where there are none or the model's own cache decides). In a pool, ``block_size`` positions
@@ -40,7 +40,7 @@ class KVStorage:
 
     @property
     def unusual(self) -> str:
-        """What is not as it is without asking: ``no cache``, ``int8 KV``, or nothing."""
+        """The options that are not the default: ``no cache``, ``int8 KV``, or nothing."""
         if not self.cached:
             return "no cache"
         return "int8 KV" if self.dtype == "int8" else ""
@@ -48,7 +48,7 @@ class KVStorage:
 
 @dataclass(frozen=True, eq=False)
 class ModelFacts:
-    """What is loaded and on what. ``None`` means not known, and a note says why."""
+    """Facts of the loaded model and its device. ``None`` means not known, and a note says why."""
 
     name: str
     identity: str
@@ -86,5 +86,5 @@ class ModelFacts:
 
     @property
     def keeps_cache(self) -> bool:
-        """Whether a pass goes on with what was read before; else each reads everything again."""
+        """True if a pass goes on with what was read before; else each reads everything again."""
         return self.kv_storage is None or self.kv_storage.cached

@@ -11,7 +11,7 @@ from engine.records.vocabulary import Token
 
 
 class Origin(StrEnum):
-    """Who put a prompt token there."""
+    """Source of a prompt token: the user, the template or the tokenizer."""
 
     USER = "prompt"
     TEMPLATE = "template"

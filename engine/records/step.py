@@ -21,7 +21,7 @@ CUT_BY_MODEL = -2
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StageTrace:
-    """What one stage did to the distribution.
+    """Effect of one sampler stage on the distribution.
 
     ``survivors`` counts tokens still possible after the stage. ``mass_removed`` is the share of the
     stage's own (normalised) input that it cut. ``log_z`` is the log-sum-exp of the survivors'
@@ -74,7 +74,7 @@ def brief(told: _Told) -> str:
 
 
 class How(StrEnum):
-    """How a token came to be chosen."""
+    """Way in which a token was chosen."""
 
     SAMPLED = "sampled"
     GREEDY = "greedy"
@@ -98,7 +98,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class StepTiming:
-    """Where a step's time went. ``forward + sample + detokenize + other`` is ``total``.
+    """Time of a step by part. ``forward + sample + detokenize + other`` is ``total``.
 
     Averages keep to ``steady`` steps. The others: ``warmup``, the first of its shape; ``reused``,
     which took logits that were there already and ran no pass; ``reread``, whose branch was not in
@@ -116,12 +116,12 @@ class StepTiming:
 
     @property
     def steady(self) -> bool:
-        """Whether the step cost what an ordinary decode step costs."""
+        """True if the step cost what an ordinary decode step costs."""
         return not (self.warmup or self.reused or self.reread)
 
 
 class StopKind(StrEnum):
-    """Why a run ends at a node."""
+    """Reason for which a run ends at a node."""
 
     STOP_TOKEN = "stop_token"
     LENGTH = "length"

@@ -61,7 +61,7 @@ def row_of(step: StepRecord) -> tuple[Any, ...]:
 
 
 def steady(figures: Figures) -> NDArray[np.bool_]:
-    """Which steps cost what an ordinary decode step costs, as ``StepTiming.steady``."""
+    """Mask of steps that cost what an ordinary decode step costs, as ``StepTiming.steady``."""
     found: NDArray[np.bool_] = ~(figures["warmup"] | figures["reused"] | figures["reread"])
     return found
 
@@ -105,7 +105,7 @@ class StepTable:
         self._data[row] = row_of(step)
 
     def row(self, node: int) -> int:
-        """Where a node's figures are. Raises KeyError."""
+        """The row of a node's figures. Raises KeyError."""
         return self._row[node]
 
     def rows(self, nodes: NDArray[np.int64]) -> NDArray[np.intp]:

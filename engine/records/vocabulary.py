@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 class TokenKind(StrEnum):
-    """What sort of vocabulary entry an id is."""
+    """Kind of a vocabulary entry."""
 
     NORMAL = "normal"
     SPECIAL = "special"

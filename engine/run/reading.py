@@ -35,7 +35,7 @@ class Distribution:
 
 
 class Reading:
-    """What has been read for one run. ``chunk`` is how many positions of a prompt go in a pass."""
+    """The text read for one run. ``chunk`` is how many positions of a prompt go in a pass."""
 
     def __init__(self, backend: Backend, *, chunk: int, logit_budget: int) -> None:
         self.backend = backend

@@ -422,7 +422,7 @@ class Stepper:
 
     @property
     def prefill_record(self) -> PrefillRecord | None:
-        """How far the prompt has been read, and what that took."""
+        """Progress and cost of reading the prompt."""
         return self.reading.record
 
     @property
@@ -452,7 +452,7 @@ class Stepper:
 
     @property
     def text(self) -> str:
-        """What was generated up to the cursor, less a character that is still open."""
+        """The text generated up to the cursor, less a character that is still open."""
         return self.moment().text if self.cursor != ROOT else ""
 
     def evaluate(self, expression: str) -> Value:

@@ -18,7 +18,7 @@ _MASK_64 = (1 << 64) - 1
 
 
 class Purpose(IntEnum):
-    """What a random number is for. Part of its key, so that uses never share a number."""
+    """Use of a random number. Part of its key, so that uses never share a number."""
 
     TOKEN = 0
     STAGE = 1

@@ -1,4 +1,4 @@
-"""Why a token lived or died, what would have saved it, and how near the draw was to another."""
+"""Explanations: a token's fate, dials that would change it, distance of the draw to another."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One token's fate. ``stage`` is the index of the stage that cut it, SURVIVES or
-    CUT_BY_MODEL; ``figure`` is what that stage judged it by, None where it just forbids.
+    """One token's fate.
 
+    ``stage`` is the index of the stage that cut it, SURVIVES or CUT_BY_MODEL; ``figure`` is what
+    that stage judged it by, None where it just forbids.
     ``saved_by`` is the smallest change of one of that stage's dials that keeps the token there;
     ``then_cut_by`` the label of the later stage that would cut it all the same, or nothing.
     """
@@ -82,7 +83,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """How near a draw was to another token: u and its two borders."""
+    """Distance of a draw to its neighbours: u and its two borders."""
 
     u: float
     low: float
@@ -156,7 +157,7 @@ def _tied(one: Stage, before: Candidates, after: Candidates, token_id: int) -> s
 
 
 def in_words(figure: Figure) -> str:
-    """Such as ``probability 0.031 < 0.041``, with digits enough to tell the two apart."""
+    """Two figures and their order, such as ``probability 0.031 < 0.041``, in digits that differ."""
     value, limit = float(figure.value), float(figure.limit)
     digits = 3
     while digits < 17 and (
@@ -224,7 +225,7 @@ def _next_cut(
 
 
 def flip_distance(ladder: Ladder, drawn: Draw) -> Flip | None:
-    """How near u was to another token; None for a token that no u has drawn."""
+    """Distance of u to the nearest other token; None for a token that no u has drawn."""
     if drawn.u is None:
         return None
     final = ladder.final

@@ -28,7 +28,7 @@ class Ladder:
 
     @property
     def final(self) -> Candidates:
-        """What is left to draw from."""
+        """The candidates left to draw from."""
         return self.after[-1] if self.after else self.model
 
     def before(self, index: int) -> Candidates:
@@ -98,7 +98,7 @@ class Chain:
 
     @property
     def greedy(self) -> bool:
-        """Whether the token is the argmax of what the stages leave: temperature 0."""
+        """True if the token is the argmax of what the stages leave: temperature 0."""
         return any(isinstance(one, Temperature) and one.greedy for one in self.stages)
 
     @property
@@ -141,7 +141,7 @@ class Chain:
         return draw(ladder.final, uniform(context.seed, context.position, Purpose.TOKEN))
 
     def next_state(self, ladder: Ladder, token_id: int, context: StageContext) -> dict[str, float]:
-        """What the stages carry to the next token, after ``token_id`` was taken at this one."""
+        """The stages' state for the next token, after ``token_id`` was taken at this one."""
         state = dict(context.state)
         for one, level in zip(self.stages, ladder.after, strict=True):
             carried = one.advance(level, context, token_id)

@@ -37,11 +37,11 @@ class LogitsFile:
     missing_mass: float = 0.0
     known: int = 0
     shifted: bool = False
-    """Whether the log-probabilities stand for logits, which lie higher or lower by one number."""
+    """True if the log-probabilities stand for logits, which lie higher or lower by one number."""
 
     @property
     def partial(self) -> bool:
-        """Whether the file knows only part of the vocabulary."""
+        """True if the file knows only part of the vocabulary."""
         return self.known < self.logits.size or self.missing_mass > 0.0
 
 

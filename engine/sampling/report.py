@@ -1,4 +1,4 @@
-"""What ``sample --format json`` prints: one vector through a chain, as plain values for JSON."""
+"""The output of ``sample --format json``: one vector through a chain, as plain values."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def sample_report(
     count: int = 20,
     token: Callable[[int], Token] | None = None,
 ) -> dict[str, Any]:
-    """Run ``read`` through the chain. Keys as in a run file's step: ``stages``, ``top``, and
-    ``kept_ids``; plus the settings, the draw at ``context``'s seed, and what is not known.
+    """Run ``read`` through the chain and return plain values.
+
+    Keys as in a run file's step: ``stages``, ``top``, and ``kept_ids``; plus the settings, the draw at ``context``'s seed, and what is not known.
 
     No NaN or infinity: null, and a ``..._reason`` beside it. Raises SamplingError.
     """
@@ -76,7 +77,7 @@ def sample_report(
 
 
 def notes(settings: Effective, read: LogitsFile) -> list[str]:
-    """What is worth knowing about the stack, and about a vector that is not whole."""
+    """Notes on the stack, and on a vector that is not whole."""
     found = list(settings.notes)
     if read.missing_mass > 0.0:
         found.append(

@@ -46,7 +46,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """How many tokens, and how much of the model's own mass, are left after one stage."""
+    """Number of tokens, and share of the model's own mass, left after one stage."""
 
     label: str
     survivors: int

@@ -68,7 +68,7 @@ def parse_spec(text: str, preset: str = DEFAULT_PRESET) -> tuple[tuple[str, ...]
 
 
 def has_order(text: str) -> bool:
-    """Whether a specification gives its own order."""
+    """True if a specification gives its own order."""
     return len(list(_parts(text))) > 1
 
 

@@ -62,7 +62,7 @@ class StackComparison:
     disagreements: Sequence[Disagreement]
     """Each is worked out when it is asked for: to say why a token was cut takes long."""
     disagreeing: int
-    """How many tokens they part on; ``disagreements`` may hold fewer."""
+    """Number of tokens they part on; ``disagreements`` may hold fewer."""
 
 
 def compare_stacks(

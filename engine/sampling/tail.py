@@ -69,7 +69,7 @@ def rest_mass(step: StepRecord) -> float:
 
 
 def leading_rows(step: StepRecord) -> int:
-    """How many rows of the table are the model's first; single tokens from further down follow."""
+    """Number of rows that are the model's first; single tokens from further down follow."""
     ranks = step.top.ranks
     return int(np.logical_and.accumulate(ranks == np.arange(1, ranks.size + 1)).sum())
 
@@ -143,7 +143,7 @@ class _Known:
 
 
 def settled(step: StepRecord, chain: Chain, context: StageContext, vocab_size: int) -> bool:
-    """Whether all that the chain can leave is in the record's table, and for certain the same.
+    """True if all that the chain can leave is in the record's table, and for certain the same.
 
     Raises SamplingError where a stage leaves nothing.
     """
@@ -185,7 +185,7 @@ def _recorded(step: StepRecord, vocab_size: int) -> _Known:
 
 
 def _count_kept(stage: Stage) -> float:
-    """How many a stage keeps, of equals those of the lowest ids; infinity for any other stage."""
+    """Tokens that a stage keeps by count, lowest ids first; infinity for any other stage."""
     if isinstance(stage, Temperature) and stage.greedy:
         return 1
     if isinstance(stage, TopK) and stage.ties is Ties.EXACT:

@@ -1,1 +1,1 @@
-"""What the app's keys do, one user-visible flow a file."""
+"""Flows behind the app's keys, one a file."""

@@ -24,7 +24,7 @@ _BUSY = "a pass is running: space pauses it"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a new branch begins: after the cursor's token, or instead of it."""
+    """Parent of a new branch: the cursor's token, or the one before it."""
 
     view: View
     after: bool

@@ -1,4 +1,4 @@
-"""What an action needs of the app: the run under the user's hands, and a screen to ask on."""
+"""The part of the app that an action needs: the run, and a screen to ask on."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Host(Protocol):
     def debugger(self) -> DebuggerScreen: ...
     @property
     def can_run(self) -> bool:
-        """Whether there is an engine with a model, and not only a recording."""
+        """True if there is an engine with a model, and not only a recording."""
 
     @property
     def kept(self) -> bool:
-        """Whether a file holds what is on screen."""
+        """True if a file holds what is on screen."""
 
     @property
     def focused(self) -> Widget | None: ...

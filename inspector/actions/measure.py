@@ -31,7 +31,7 @@ class MeasuringApp(App[None]):
 
     @property
     def can_run(self) -> bool:
-        """Whether there is an engine to measure with, and not only a recording."""
+        """True if there is an engine to measure with, and not only a recording."""
         raise NotImplementedError
 
     def action_drift(self) -> None:

@@ -36,11 +36,11 @@ from sessions.reader import Session
 
 @dataclass(frozen=True)
 class Playing:
-    """How a recording is played: ``speed`` times its own tempo; None: at once, like a debugger."""
+    """Tempo of a replay: ``speed`` times its own; None: at once, like a debugger."""
 
     speed: float | None = None
     streaming: bool = True
-    """Whether tokens are shown as they come; else all together, when the last one would come."""
+    """True if tokens are shown as they come; else all together, when the last one would come."""
 
 
 # Textual's timers divide by their length.

@@ -132,7 +132,7 @@ class SavingApp(RecoveringApp):
 
     @property
     def _kept(self) -> bool:
-        """Whether all there is lies in a file, or there is nothing."""
+        """True if all there is lies in a file, or there is nothing."""
         log, recorder = self.controller.log, self.recorder
         if recorder is None or not log.nodes:
             return True
@@ -276,7 +276,7 @@ def _defined(breakpoints: BreakpointsSet) -> tuple[object, ...]:
 
 
 def place_of(name: str, library: Library) -> Path:
-    """Where a session of that name is to lie: a path as it stands, a name in the library."""
+    """The path of a session of that name: a path as it stands, a name in the library."""
     if os.sep in name or name.startswith("~"):
         path = Path(name).expanduser()
         return path if path.suffix == SUFFIX else path.with_name(path.name + SUFFIX)

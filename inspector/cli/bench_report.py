@@ -1,4 +1,4 @@
-"""What ``bench`` found, as one JSON object and as lines for people."""
+"""The report of ``bench``, as one JSON object and as lines for people."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOT_HERE = ("this step", "steps", "cache")
 
 @dataclass(frozen=True)
 class Circumstances:
-    """When it was measured, how busy the machine was before, and where the ceilings are kept.
+    """Time of the measurement, load of the machine before it, and the file of the ceilings.
 
     ``load`` is the load average of the minute before; ``file`` is None where they could not be
     kept, and ``why`` says why.
@@ -57,7 +57,7 @@ class Circumstances:
 
     @property
     def busy(self) -> bool:
-        """Whether others took so much of the machine that the figures are too low."""
+        """True if others took so much of the machine that the figures are too low."""
         return self.load > BUSY * self.cpus
 
 

@@ -43,18 +43,18 @@ class ConfigError(ValueError):
 
 
 def config_file() -> Path:
-    """Where the user's configuration lies on this platform."""
+    """The path of the user's configuration on this platform."""
     return platformdirs.user_config_path(APP_NAME) / "config.toml"
 
 
 def log_file() -> Path:
-    """Where the engine process writes what it prints."""
+    """The path of the engine process's log."""
     return platformdirs.user_log_path(APP_NAME) / "engine.log"
 
 
 @dataclass(frozen=True)
 class Config:
-    """What the file says: options, sampler dials, and keys (binding id -> keys)."""
+    """The configuration file: options, sampler dials, and keys (binding id -> keys)."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     dials: Mapping[str, Any] = field(default_factory=dict)

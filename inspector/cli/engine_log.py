@@ -1,4 +1,4 @@
-"""Where the engine's process writes what it prints."""
+"""The log file of the engine's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How K and V are kept: the options of the command line."""
+"""Options of the command line for keeping K and V."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inspector.cli.sizes import parse_size
 
 
 def add_kv_options(parser: argparse.ArgumentParser) -> None:
-    """How K and V are kept; their values are those of ``kv_options``."""
+    """Add the options for keeping K and V; their values are those of ``kv_options``."""
     group = parser.add_argument_group("KV cache")
     group.add_argument(
         "--cache",

@@ -80,7 +80,7 @@ def connect() -> EngineClient:
 def recorder(
     save: Save, library: Library, *, goes_on: Path | None = None, prompt: str = ""
 ) -> Recorder:
-    """What keeps a run: the first in the file that was named, all others in the library.
+    """The recorder of an inspector: the first run in the named file, all others in the library.
 
     ``goes_on`` is the session that is gone on from, and ``prompt`` its prompt.
     """
@@ -184,7 +184,7 @@ class Opener:
 
 
 def known_ceilings(facts: ModelFacts) -> Known | None:
-    """What ``bench`` measured here for such a model, if it ever did."""
+    """Ceilings that ``bench`` measured here for such a model, if it ever did."""
     return find(facts, default_path(), datetime.now(UTC))
 
 

@@ -1,4 +1,4 @@
-"""What values options may have, on the command line and in the configuration file alike."""
+"""Values that options may have, on the command line and in the configuration file alike."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _check_number(value: int, low: int, high: int) -> None:
 
 
 def number(name: str) -> Callable[[str], int]:
-    """What reads the text of a whole number for an option's parser."""
+    """A parser of whole numbers for an option."""
 
     def read(text: str) -> int:
         value = _whole(text)

@@ -22,7 +22,7 @@ DEFAULT_MAX_TOKENS = 256
 
 
 class UsageError(Exception):
-    """What the user asked for cannot be; one line says what to write instead."""
+    """A command line that cannot be carried out; one line says what to write instead."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -43,6 +43,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def add_prompt_options(parser: argparse.ArgumentParser) -> None:
+    """Add the prompt and where it comes from."""
     parser.add_argument("prompt", nargs="?", help="the prompt; - reads standard input")
     parser.add_argument("-p", "--prompt", dest="prompt_flag", metavar="PROMPT", help="the prompt")
     parser.add_argument("--file", metavar="F", help="read the prompt from a file")
@@ -53,6 +54,7 @@ def add_prompt_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for loading a model."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="M", help="hub id, folder or .gguf file")
     group.add_argument("--device", default=None, metavar="D", help="auto, cpu, cuda, cuda:1, mps")
@@ -65,13 +67,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sampler_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for sampling a whole run."""
     group = add_chain_options(parser)
     group.add_argument("--max-tokens", type=number("max_tokens"), default=None, metavar="N")
     group.add_argument("--prefill-chunk", type=number("prefill_chunk"), default=None, metavar="N")
 
 
 def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """How one token is chosen, without what only a run has."""
+    """Add the options for choosing one token, without those that only a run has."""
     group = parser.add_argument_group("sampler")
     group.add_argument("--preset", default=None, metavar="P", help=f"{', '.join(PRESETS)}")
     group.add_argument(
@@ -86,7 +89,7 @@ def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGrou
 
 
 def add_break_options(parser: argparse.ArgumentParser, *, screen: bool = False) -> None:
-    """What stops a run; ``screen`` for the inspector, which asserts nothing but can watch."""
+    """Add breakpoints; ``screen`` for the inspector, which asserts nothing but can watch."""
     group = parser.add_argument_group("breakpoints", 'such as "entropy > 3 and margin < 0.1"')
     group.add_argument(
         "--break",
@@ -112,7 +115,7 @@ def add_break_options(parser: argparse.ArgumentParser, *, screen: bool = False) 
 
 
 def add_save_options(parser: argparse.ArgumentParser, *, screen: bool = False) -> None:
-    """Where a run is kept; ``screen`` for the inspector, which keeps runs unasked."""
+    """Add options for saving; ``screen`` for the inspector, which saves runs unasked."""
     group = parser.add_argument_group("saving")
     where = group.add_mutually_exclusive_group()
     where.add_argument("--save", metavar="FILE", help="keep the run in this session file")
@@ -138,7 +141,7 @@ def request(args: argparse.Namespace, config: Config) -> Request:
 
 
 def save_choice(args: argparse.Namespace, config: Config) -> Save:
-    """Where to keep the run; refused is what can be seen to fail before anything is loaded."""
+    """Read the options for saving; refuse what can be seen to fail before anything is loaded."""
     name, full_logits = getattr(args, "save", None), getattr(args, "full_logits", False)
     auto = config.pick("autosave", False if getattr(args, "no_save", False) else None, True)
     if name is None:
@@ -171,7 +174,7 @@ def breakpoints_command(args: argparse.Namespace) -> SetBreakpoints:
 
 
 def open_command(args: argparse.Namespace, config: Config) -> Open:
-    """Which model to load, and how."""
+    """The command that loads the model."""
     try:
         kv = kv_options(args, config)
     except ValueError as error:

@@ -25,7 +25,7 @@ class Stops:
         self._verdict = Verdict()
 
     def look(self, log: RunLog, record: StepRecord) -> Verdict:
-        """What a new step means to the breakpoints."""
+        """Check the breakpoints at a new step."""
         if not self._points or log.prompt is None:
             return Verdict()
         if self._trail is None:
@@ -70,7 +70,7 @@ class Stops:
             yield from (f"  {visible(name)} = {spell(value)}" for name, value in figures.items())
 
     def fields(self) -> dict[str, Any]:
-        """What the ``end`` line says of the breakpoints; nothing where there are none."""
+        """Fields of the ``end`` line about breakpoints; none where there are none."""
         found: dict[str, Any] = {}
         if self._verdict.stops and self._moment is not None:
             first = self._verdict.stops[0]

@@ -1,4 +1,4 @@
-"""What a line of a ``run --format jsonl`` file says about the step besides its candidates."""
+"""Context of a step in a ``run --format jsonl`` file: history, position, settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_POSITIONS = 1 << 63
 
 @dataclass(frozen=True)
 class RunStep:
-    """What the stages knew when the step was drawn, as far as the file tells.
+    """Context of the stages when the step was drawn, as far as the file tells.
 
     ``position`` and ``seed`` are None where it does not, ``vocab_size`` is 0; ``names`` holds the
     bytes of tokens.

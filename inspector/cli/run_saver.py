@@ -85,7 +85,7 @@ class RunSaver:
                 print(f"llm-inspect: saved as {visible(str(writer.path))}", file=sys.stderr)
 
     def fields(self) -> dict[str, Any]:
-        """What the ``end`` line says of it; nothing where nothing was to be kept."""
+        """Fields of the ``end`` line about saving; none where nothing was to be saved."""
         if self._save.path is None:
             return {}
         return {"saved": not self.error, "save_error": visible(self.error) or None}

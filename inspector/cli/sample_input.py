@@ -1,4 +1,4 @@
-"""What ``sample`` is given: a vector, the tokens its entries stand for, and its place in a text."""
+"""Input of ``sample``: a vector, the tokens its entries stand for, and its place in a text."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class Given:
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the vector and its place in a text."""
     parser.add_argument(
         "logits",
         metavar="LOGITS",
@@ -101,7 +102,7 @@ def read_input(args: argparse.Namespace) -> Given:
 
 
 def place(args: argparse.Namespace, step: RunStep, seed: int) -> Place:
-    """What the stages may know: the options, or else what the run file says. Raises UsageError."""
+    """The context of the stages: from the options, or else from the run file. Raises UsageError."""
 
     def ids(given: str | None, name: str, otherwise: Sequence[int]) -> tuple[int, ...]:
         return tuple(otherwise if given is None else id_list(given, name))

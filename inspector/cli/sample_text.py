@@ -103,7 +103,7 @@ def _blocks(rungs: Whole, width: int) -> Iterator[Plan]:
 
 
 def _rest(left: int, rows: Sequence[Rung]) -> str:
-    """How many are not shown, and how much lies with them."""
+    """Number of ids that are not shown, and their mass."""
     if left <= 0:
         return f" all {len(rows):,} ids"
     raw, final = (1.0 - sum(rung.probs[at] for rung in rows) for at in (0, -1))

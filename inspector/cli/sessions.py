@@ -72,7 +72,7 @@ def replay(parser: OneLineParser, words: Sequence[str]) -> int:
 
 
 def replay_request(args: argparse.Namespace, config: Config, session: Session | None) -> Request:
-    """What goes on with a session; its own settings and prompt are filled in when it is opened."""
+    """The request that goes on with a session; its settings and prompt follow when it is opened."""
     return Request(
         live_open(args, config, session),
         Configure(),

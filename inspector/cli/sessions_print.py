@@ -1,4 +1,4 @@
-"""What ``llm-inspect sessions`` prints: lists, one session, comparisons, exports and checks."""
+"""The output of ``llm-inspect sessions``: lists, one session, comparisons, exports and checks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _preview_json(one: Preview) -> dict[str, Any]:
 
 
 def show(path: Path, form: str) -> int:
-    """What a session holds: its facts, and the text of every branch."""
+    """Print a session: its facts, and the text of every branch."""
     with open_session(path) as session:
         source = Source.of_session(session)
         facts = [*about(source), *speeds(source)]
@@ -126,7 +126,7 @@ def _block(text: str) -> str:
 
 
 def show_diff(files: tuple[Path, Path], tips: tuple[int | None, int | None], form: str) -> int:
-    """What differs between two sessions, or two branches of one."""
+    """Print the differences of two sessions, or two branches of one."""
     with open_session(files[0]) as a, open_session(files[1]) as b:
         for session, tip in zip((a, b), tips, strict=True):
             _require_node(session, tip)
@@ -167,7 +167,7 @@ def export(path: Path, out: str, form: str | None, tip: int | None, force: bool)
 
 
 def check(path: Path, form: str) -> int:
-    """Is the file whole: every page, every value, every step's candidates."""
+    """Check that a file is whole: every page, every value, every step's candidates."""
     try:
         with open_session(path) as session:
             read_everything(session)
@@ -193,7 +193,7 @@ def _print_check(form: str, fields: dict[str, Any], lines: Iterable[str]) -> Non
 
 
 def check_live(session: Session, command: Open, form: str) -> int:
-    """Is the run reproduced: once more on the model, in this process, token by token."""
+    """Check that a run is reproduced: once more on the model, in this process, token by token."""
     # The only command whose own process loads a model: nobody waits at a screen for it.
     from engine.backends import open_backend
     from engine.backends.base import BackendError

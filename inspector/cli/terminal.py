@@ -36,7 +36,7 @@ _LOOK_MS = 1000
 
 
 def is_terminal() -> bool:
-    """Whether all three standard streams are a terminal that can be drawn on."""
+    """True if all three standard streams are a terminal that can be drawn on."""
     return _all_terminals() and os.environ.get("TERM", "") not in _CANNOT_DRAW
 
 

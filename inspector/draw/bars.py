@@ -1,4 +1,4 @@
-"""How probabilities are drawn: as figures, and as stretches of the draw's cumulative bar."""
+"""Probabilities as figures, and as stretches of the draw's cumulative bar."""
 
 from __future__ import annotations
 

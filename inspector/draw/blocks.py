@@ -28,7 +28,7 @@ class Block:
     prompt: int = 0
     output: int = 0
     newest: bool = False
-    """Whether the newest position that is held lies here."""
+    """True if the newest position that is held lies here."""
 
     @property
     def held(self) -> int:
@@ -150,7 +150,7 @@ def _tight(blocks: Sequence[Block]) -> Content:
 
 
 def key(width: int, *, lost: bool) -> Content:
-    """What the glyphs of the grid mean."""
+    """The key to the glyphs of the grid."""
     names = [
         Content.assemble((PROMPT, "$kv-full"), muted(" prompt")),
         Content.assemble((OUTPUT, "$kv-full"), muted(" output")),

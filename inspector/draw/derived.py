@@ -1,4 +1,4 @@
-"""What a stage worked out from its dials at one step, in words: the temperature that was used."""
+"""Values that a stage computed at one step, in words: the temperature that was used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS = {
 
 
 def derived_words(stage: StageTrace, digits: int = 5) -> str:
-    """Such as ``T 1.2577``, ``mu 10, k 27`` or ``40 + 2 equal``; nothing where there is nothing."""
+    """A stage's computed values, such as ``T 1.2577`` or ``mu 10, k 27``, or nothing."""
     equal = stage.derived.get("equal")
     if equal:
         return f"{stage.survivors - equal:,.0f} + {equal:,.0f} equal"

@@ -1,4 +1,4 @@
-"""How figures look: their units, and the mark that says where each one comes from.
+"""Figures as text: their units, and the mark that says where each one comes from.
 
 A figure is measured, derived from measured ones, or estimated. Its mark is a glyph, so that it
 needs no colour: ``12.3 ms •``, ``81.3 tok/s ƒ``, ``0.2 Wh ~``. Counts are exact and carry none.
@@ -20,7 +20,7 @@ MUTED = "$title"
 
 
 class Mark(StrEnum):
-    """Where a figure comes from."""
+    """Source of a figure: measured, derived or estimated."""
 
     MEASURED = "•"
     DERIVED = "ƒ"
@@ -35,7 +35,7 @@ MEANING = {Mark.MEASURED: "measured", Mark.DERIVED: "derived", Mark.ESTIMATED: "
 
 
 def known(value: float | None) -> bool:
-    """Whether there is a number to show."""
+    """True if there is a number to show."""
     return value is not None and math.isfinite(value)
 
 
@@ -144,7 +144,7 @@ def muted(text: str) -> Content:
 
 
 def legend(width: int) -> Content:
-    """What the marks mean, as far as the width allows."""
+    """The meaning of the marks, as far as the width allows."""
     full = [
         Content.assemble((mark, f"${name}"), (f" {name}", MUTED)) for mark, name in MEANING.items()
     ]

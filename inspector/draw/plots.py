@@ -39,7 +39,7 @@ class Series:
     skipped: Mapping[int, str]
     first_step: int = 1
     nearby: bool = False
-    """Whether values lie close together, far from 0: a chart then shows where, not how much."""
+    """True if values lie close together, far from 0: a chart then shows where, not how much."""
 
     def tail(self, count: int) -> Series:
         """The newest ``count`` values only."""

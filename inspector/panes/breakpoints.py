@@ -46,7 +46,7 @@ class PointsPane(Pane):
 
     @property
     def chosen(self) -> Mark | Watch | None:
-        """What is selected."""
+        """The selected row."""
         entries: tuple[Mark | Watch, ...] = (*self.watched.marks, *self.watched.watches)
         return entries[self.selected] if self.selected < len(entries) else None
 

@@ -147,7 +147,7 @@ def _origins(prompt: PromptRecord) -> Counter[Origin]:
 
 
 def counts(view: View) -> str:
-    """How many tokens there are and where they come from."""
+    """Number of tokens, and where they come from."""
     if view.prompt is None:
         return ""
     origins = _origins(view.prompt)

@@ -26,7 +26,7 @@ from inspector.widgets.one_line import OneLine
 
 
 class Mode(StrEnum):
-    """What the line that is typed is for: the title of its box."""
+    """Purpose of the line that is typed: the title of its box."""
 
     ADD = "Stop the run where"
     WATCH = "Watch"

@@ -33,7 +33,7 @@ USABLE = (40, 12)
 
 
 class Body(Container):
-    """Where the panes are; they cover it whole, so it is painted as what costs least."""
+    """The container of the panes; they cover it whole, so it is painted as what costs least."""
 
     BLANK = True
 
@@ -189,7 +189,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     @property
     def dials_open(self) -> bool:
-        """Whether there are dials to turn."""
+        """True if there are dials to turn."""
         return self.is_mounted and self.query_one(DialsPane).display
 
     def turn(self, steps: int, *, far: bool = False) -> None:

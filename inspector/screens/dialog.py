@@ -61,7 +61,7 @@ class Dialog(ModalScreen[Answer | None]):
             yield from self.body()
 
     def body(self) -> Iterable[Widget]:
-        """What is in the box."""
+        """The widgets in the box."""
         raise NotImplementedError
 
     def heard(self, log: RunLog) -> None:
@@ -119,11 +119,11 @@ class Ask(Dialog[Answer]):
         self._hint = hint
 
     def understand(self, text: str) -> Answer:
-        """What was typed, as an answer. Raises ValueError, which says what is possible."""
+        """Parse the typed text. Raises ValueError, which says what is possible."""
         raise NotImplementedError
 
     def remark(self, answer: Answer) -> Content:
-        """What the answer would do, said while it is typed."""
+        """The effect of the answer, said while it is typed."""
         return Content("")
 
     def body(self) -> Iterable[Widget]:

@@ -1,4 +1,4 @@
-"""How exact the cursor's logits are: other ways of reading the same text, held against each other.
+"""Drift of the cursor's logits: other ways of reading the same text, compared.
 
 Bit-equality is not claimed: what is shown is how far the ways lie apart, and whether it would have
 made another token.
@@ -59,7 +59,7 @@ def exact(value: float) -> str:
 
 
 def verdict(drift: Drift) -> str:
-    """Whether another token would be on top, could be, or not."""
+    """The effect of a drift on the most likely token: ``same``, ``close`` or ``FLIPS``."""
     return "FLIPS" if drift.flips else "close" if drift.close else "same"
 
 
@@ -163,7 +163,7 @@ class DriftScreen(Dialog[None]):
 
     @property
     def _failed(self) -> bool:
-        """Whether an error came instead of the answer."""
+        """True if an error came instead of the answer."""
         return self._log.error is not None and self._log.error is not self._before
 
     def _shown(self, width: int) -> list[Content]:

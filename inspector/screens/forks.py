@@ -17,7 +17,7 @@ from inspector.state.whatif import chain_of, turned
 
 
 class ForkMenu(Menu):
-    """What to do differently at the cursor."""
+    """Menu of ways to branch at the cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "choose('redraw')", "Draw again", id="fork.redraw", tooltip="With a new seed"),
@@ -57,7 +57,7 @@ class ForkMenu(Menu):
 
 
 class DeleteMenu(Menu):
-    """Whether to delete a branch."""
+    """Menu that asks before a branch is deleted."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "choose('yes')", "Yes, delete", id="delete.yes", tooltip="u brings it back"),

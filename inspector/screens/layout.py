@@ -1,4 +1,4 @@
-"""Which panes are on screen: everything where there is room, two or three where there is not.
+"""The panes on screen: everything where there is room, two or three where there is not.
 
 In the wide layout the screen has six places. Some are shared: the pane that was opened last has
 the place. In the compact layout there is the transcript, and one other pane below it; while the
@@ -50,7 +50,7 @@ def places() -> tuple[tuple[str, ...], ...]:
 
 @dataclass
 class Layout:
-    """What was opened, and what is on screen because of it."""
+    """The panes that were opened, and those on screen because of it."""
 
     opened: str = LADDER
     """In the compact layout, the pane below."""

@@ -86,7 +86,7 @@ class SessionsScreen(ModalScreen[Path | None]):
 
     @dataclass
     class Read(Message):
-        """What a session holds, in lines; or a comparison with ``title``."""
+        """The contents of a session, in lines; or a comparison with ``title``."""
 
         lines: list[str]
         title: str = ""

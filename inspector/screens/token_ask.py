@@ -1,4 +1,4 @@
-"""Which tokens to take instead of drawing: typed as text or as an id, or chosen from a list."""
+"""Choose tokens to take instead of drawing: typed as text or as an id, or picked from a list."""
 
 from __future__ import annotations
 

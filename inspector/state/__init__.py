@@ -1,1 +1,1 @@
-"""What the screen shows and what it asks of the engine; no widgets."""
+"""State behind the screen, and its requests to the engine; no widgets."""

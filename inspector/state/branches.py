@@ -23,13 +23,13 @@ class Row:
     depth: int
     """The column of its line."""
     side: bool
-    """Whether it leaves the line of the stretch before, one column to the left, or goes on in it.
+    """True if it leaves the line of the stretch before, one column to the left, or goes on in it.
 
     The line goes on, below all that leaves it, with the part of the tree that has most tips. So
     each column to the right has at most half as many, and a thousand branches need ten columns.
     """
     forks: int
-    """How many stretches come after it."""
+    """Number of stretches that come after it."""
 
 
 class Branches:
@@ -62,7 +62,7 @@ class Branches:
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are on all branches together."""
+        """Number of tokens on all branches together."""
         return len(self._head_of) - 1
 
     def stretch(self, head: int) -> list[int]:
@@ -131,7 +131,7 @@ class Branches:
         self._row_of = {row.head: index for index, row in enumerate(self.rows)}
 
     def _tips(self) -> dict[int, int]:
-        """How many tips there are below each head, itself included."""
+        """Number of tips below each head, itself included."""
         order = [ROOT]
         for head in order:
             order.extend(self._tree.children[self._nodes[head][-1]])
@@ -188,18 +188,18 @@ def _heavy(row: Row, *, ends: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the cursor is among the branches."""
+    """The cursor's place among the branches."""
 
     number: int
     """Which of the branches at the nearest fork above it is on, 1 the oldest."""
     of: int
-    """How many there are; 1 where there is no fork."""
+    """Number of branches there; 1 where there is no fork."""
     name: str
     """What the nearest branch with a name is called."""
 
 
 def place(view: View) -> Place:
-    """Where the cursor is: on which branch of which fork, and what that is called."""
+    """The cursor's place: its branch, the fork above it, and their names."""
     log = view.log
     fork = log.tree.fork_above(view.cursor)
     number, of = 1, 1

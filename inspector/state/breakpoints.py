@@ -44,14 +44,14 @@ class Watched:
     marks: tuple[Mark, ...] = ()
     watches: tuple[Watch, ...] = ()
     at_prompt: bool = False
-    """Whether the cursor is where nothing was drawn, so that there is nothing to tell."""
+    """True if the cursor is where nothing was drawn, so that there is nothing to tell."""
 
     def __bool__(self) -> bool:
         return bool(self.marks or self.watches)
 
 
 class Breaks:
-    """What stops the run of ``log``, and what is shown of it at every step."""
+    """Breakpoints and watches of the run in ``log``, and their values at every step."""
 
     def __init__(self, log: RunLog) -> None:
         self.points = Breakpoints()
@@ -67,12 +67,12 @@ class Breaks:
 
     @property
     def command(self) -> SetBreakpoints:
-        """What the engine has to know."""
+        """The command that tells the engine."""
         return SetBreakpoints(tuple(self.points), tuple(one.text for one in self.watches))
 
     @property
     def record(self) -> BreakpointsSet:
-        """What a session keeps of them."""
+        """The record that a session keeps."""
         return BreakpointsSet(self.command.points, self.command.watches)
 
     def recall(self, kept: BreakpointsSet, *, anew: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the ladder draws: candidates by raw rank, and each one's fate at every stage.
+"""Candidates by raw rank, and each one's fate at every stage.
 
 A step's record holds the leading candidates. With the step's whole logits, a chain is run over all
 of them, the recorded one or another. Without them, another chain can still be told exactly where
@@ -63,7 +63,7 @@ class Rungs(Protocol):
     def draw(self) -> Draw: ...
     @property
     def total(self) -> int | None:
-        """How many ids the model gives a logit, if known; rows may be fewer."""
+        """Number of ids the model gives a logit, if known; rows may be fewer."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class Rungs(Protocol):
 
     @property
     def note(self) -> str:
-        """What is worth saying after the last row."""
+        """A note after the last row."""
         ...
 
     def __len__(self) -> int: ...
@@ -91,7 +91,7 @@ class Rungs(Protocol):
     def row_of(self, token_id: int) -> int | None: ...
     def stretches(self) -> Stretches: ...
     def place_of(self, token_id: int) -> tuple[float, float] | None:
-        """Where a token's stretch lies; None where that is not known."""
+        """The stretch of a token on the cumulative bar; None where that is not known."""
         ...
 
 
@@ -163,7 +163,7 @@ class Recorded:
         return end - float(known.probs[at[0]]), end
 
     def _in_order(self, found: Stretches) -> bool:
-        """Whether the survivors that the record holds can be the first ones of the draw."""
+        """True if the survivors that the record holds can be the first ones of the draw."""
         final = self.step.top.probs[-1]
         if (np.diff(final[final > 0.0]) > 0.0).any():
             return False

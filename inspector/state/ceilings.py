@@ -1,4 +1,4 @@
-"""What ``bench`` found out about this machine, kept in the user's cache folder for the inspector.
+"""Ceilings of this machine that were measured, kept in the user's cache folder.
 
 One small JSON file: an entry for each machine, device, dtype, number of threads and torch. Read
 without torch. A file that cannot be read, or an entry that makes no sense, counts as not there:
@@ -39,6 +39,7 @@ class Known:
 
 
 def default_path() -> Path:
+    """The file of measured ceilings in the user's cache folder."""
     return cache_dir() / NAME
 
 

@@ -1,4 +1,4 @@
-"""What the app needs of an engine's client, be there an engine behind it or a recording."""
+"""The interface of an engine's client, be there an engine behind it or a recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Client(Protocol):
 
     @property
     def can_run(self) -> bool:
-        """Whether there is a model behind it, and not only what was recorded."""
+        """True if there is a model behind it, and not only what was recorded."""
 
     def send(self, command: Command) -> None: ...
     def take(self, timeout: float | None = 0.0) -> list[Record]: ...

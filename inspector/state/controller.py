@@ -1,4 +1,4 @@
-"""What the keys mean: which cursor moves, and which command goes to the engine. No screen here."""
+"""Meaning of the keys: cursor moves, and commands to the engine. No screen here."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ class Controller:
 
     @property
     def busy(self) -> bool:
-        """Whether a pass runs or is about to."""
+        """True if a pass runs or is about to."""
         return self._sent or self.log.state.state in _BUSY
 
     @property
     def running(self) -> bool:
-        """Whether the engine goes on by itself (run, prefill), so that a pause means something."""
+        """True if the engine goes on by itself (run, prefill), so that a pause means something."""
         return self.log.state.state in (RunState.RUNNING, RunState.PREFILL) or self._sent
 
     def take(self, records: Iterable[Record]) -> None:
@@ -347,7 +347,7 @@ class Controller:
         self._send(MeasureCurves(self.active.tip))
 
     def restore_command(self) -> Restore | None:
-        """What a new engine needs to go on where the last one died; None before any prompt."""
+        """The command that has a new engine go on with the run; None before any prompt."""
         self._sent, self._follow = False, None
         self._queued.clear()
         self.log.ceilings_awaited = False

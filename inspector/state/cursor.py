@@ -24,7 +24,7 @@ class Cursor:
 
     @property
     def view(self) -> View:
-        """What the panes draw: the log as seen from here."""
+        """The log as seen from here, for the panes to draw."""
         return View(self.log, self._node, self.what_if, self._visited)
 
     @property
@@ -50,7 +50,7 @@ class Cursor:
 
     @property
     def at_tip(self) -> bool:
-        """Whether nothing was drawn after its node yet."""
+        """True if nothing was drawn after its node yet."""
         return not self.log.children.get(self._node)
 
     # --- moving -------------------------------------------------------------------------------

@@ -33,11 +33,11 @@ def _loop(log: RunLog, step: StepRecord) -> Loop | None:
 
 
 def in_words(loop: Loop) -> str:
-    """Such as ``↻ loop of 7 tokens ×4 since position 23``."""
+    """A loop in words, such as ``↻ loop of 7 tokens ×4 since position 23``."""
     what = "token" if loop.length == 1 else "tokens"
     return f"{SIGN} loop of {loop.length} {what} ×{loop.repeats} since position {loop.start:,}"
 
 
 def briefly(loop: Loop) -> str:
-    """Such as ``↻ loop 7×4``."""
+    """A loop in few cells, such as ``↻ loop 7×4``."""
     return f"{SIGN} loop {loop.length}×{loop.repeats}"

@@ -1,4 +1,4 @@
-"""What another chain makes of a step of which only the leading candidates are recorded."""
+"""Another chain over a step of which only the leading candidates are recorded."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Recorder:
         self.full_logits = full_logits
         self.changed = changed
         self.wanted = place is not None
-        """Whether the run is meant to be kept."""
+        """True if the run is meant to be kept."""
         self._place = place
         self._goes_on = goes_on
         self._writer: SessionWriter | None = None
@@ -226,7 +226,7 @@ class Recorder:
 
 
 def records_of(log: RunLog) -> Iterator[Record]:
-    """What a log holds of its run, in an order in which a live run sends it."""
+    """All records of a log, in an order in which a live run sends them."""
     nodes = [node for node in sorted(log.nodes) if node != ROOT and node not in log.hidden]
     now = _settings_of(log, log.nodes[nodes[0]]) if nodes else log.settings
     yield from (one for one in (log.facts, now, log.prompt, log.prefill) if one)

@@ -91,7 +91,7 @@ class ReplayClient:
 
 
 def obstacle(session: Session, facts: ModelFacts) -> str:
-    """Why the recorded run cannot go on with this model; empty where it can."""
+    """The reason for which a recorded run cannot go on with this model; empty where it can."""
     recorded = session.facts
     if recorded is not None and recorded.vocab_size != facts.vocab_size:
         return (
@@ -102,12 +102,12 @@ def obstacle(session: Session, facts: ModelFacts) -> str:
 
 
 def differences(session: Session, facts: ModelFacts) -> list[Change]:
-    """What is not the same with this model and this machine as when the run was recorded."""
+    """Differences of this model and machine from those of the recording."""
     return list(model_changes(session.facts, facts))
 
 
 class Tempo:
-    """When each token that follows the cursor arrives, ``speed`` times as fast as it did."""
+    """Arrival times of the tokens after the cursor, ``speed`` times as fast as recorded."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Tempo:
         self._due = [(arrival - began) / 1000.0 / speed for arrival in arrivals[at:]]
         self._nodes = nodes[at:]
         self.streaming = streaming
-        """Whether tokens are shown as they come; else the whole text when its last one comes."""
+        """True if tokens are shown as they come; else the whole text when its last one comes."""
 
     def __bool__(self) -> bool:
         return bool(self._nodes)

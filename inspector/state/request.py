@@ -12,7 +12,7 @@ MAX_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Save:
-    """Whether and where a run is kept. Without a ``path``: under a name of its own, if ``auto``."""
+    """Options for saving a run. Without a ``path``: under a name of its own, if ``auto``."""
 
     path: Path | None = None
     full_logits: bool = False
@@ -21,7 +21,7 @@ class Save:
 
 @dataclass(frozen=True)
 class Request:
-    """What to load, how to sample, what to read and where to stop, and where to keep it."""
+    """A run as it is asked for: model, sampler settings, prompt, breakpoints, and saving."""
 
     open: Open
     configure: Configure

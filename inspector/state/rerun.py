@@ -50,12 +50,12 @@ class Run:
 
     @property
     def whole(self) -> bool:
-        """Whether it was run over every id."""
+        """True if it was run over every id."""
         return isinstance(self.rungs, Whole)
 
 
 def context_of(view: View, step: StepRecord) -> StageContext:
-    """What the stages knew when the cursor's token was drawn."""
+    """The stages' context when the cursor's token was drawn."""
     parent = view.log.nodes.get(step.parent)
     return StageContext(
         prompt_ids=view.prompt.ids if view.prompt is not None else (),
@@ -144,7 +144,7 @@ def rerun(view: View) -> Run:
 
 
 def what_if(view: View) -> Run | str | None:
-    """What the chain to try makes of the cursor's distribution.
+    """Run the chain to try over the cursor's distribution.
 
     None where nothing is tried or no token was drawn; in words why it cannot be told.
     """
@@ -171,7 +171,7 @@ def token_of(view: View, token_id: int) -> Token | None:
 
 
 def padding_note(ladder: Ladder, vocabulary: Vocabulary | None) -> str:
-    """How much of the model's mass lies on ids that the tokenizer does not have."""
+    """A note on the model's mass on ids that the tokenizer does not have."""
     ids = ladder.model.vocab_size
     if vocabulary is None:
         return ""

@@ -1,4 +1,4 @@
-"""What the panes see: the records of a run so far, and the place the user looks at.
+"""The records of a run so far, and a view of them at one cursor.
 
 A ``RunLog`` collects records as they come, from an engine or from a file. A ``View`` is one look at
 it, and at what another sampler chain would make of it: a pane is a pure function of a View (and of
@@ -61,7 +61,7 @@ class RunLog:
     measured: Measured | None = None
     """What this machine can do at best, where that was measured in this run."""
     ceilings_awaited: bool = False
-    """Whether that is to be measured as soon as nothing runs."""
+    """True if that is to be measured as soon as nothing runs."""
     not_stored: str = ""
     """Why no whole logits can be had: the run is a recording without them."""
     unsaved: str = ""
@@ -233,7 +233,7 @@ class View:
 
     @property
     def settled(self) -> bool:
-        """Whether the engine stands still: while it runs flat out, nothing costly is computed."""
+        """True if the engine stands still: while it runs flat out, nothing costly is computed."""
         return self.log.state.state not in (RunState.PREFILL, RunState.RUNNING)
 
     @property

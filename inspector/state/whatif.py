@@ -52,7 +52,7 @@ def settings_at(view: View) -> SettingsChanged | None:
 
 
 def hypothetical(view: View) -> bool:
-    """Whether the view tries a chain that is not the one that drew the cursor's token."""
+    """True if the view tries a chain that is not the one that drew the cursor's token."""
     return view.what_if is not None and view.what_if != recorded_chain(view)
 
 

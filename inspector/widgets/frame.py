@@ -18,7 +18,7 @@ from textual.style import Style
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Frame:
-    """What stands left and right of each line, as it was painted, and how lines are painted."""
+    """Borders and styles around each line, as it was painted."""
 
     left: Strip
     right: Strip
@@ -36,7 +36,7 @@ class Frame:
         return Strip.join((self.left, strip, self.right))
 
     def is_same(self, other: Frame | None) -> bool:
-        """Whether lines look the same in it."""
+        """True if lines look the same in it."""
         return other is not None and (
             (self.left, self.right, self.inside, self.style, self.filters, self.background)
             == (other.left, other.right, other.inside, other.style, other.filters, other.background)

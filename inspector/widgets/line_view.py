@@ -1,4 +1,4 @@
-"""What all panes share: lines drawn one by one, only those on screen, from a pure function.
+"""The base of all panes: lines drawn one by one, only those on screen, from a pure function.
 
 A pane subclass says what its lines are (``header``, ``rows`` and ``footer``); this class scrolls,
 caches, selects and repaints. Lines are Textual ``Content`` built without markup, so that model
@@ -88,10 +88,10 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     """What it is called where there is little room, if that is something else."""
 
     SELECTABLE: ClassVar[bool] = False
-    """Whether one row is highlighted and moved with the arrow keys. Leave its first cell blank."""
+    """True if one row is highlighted and moved with the arrow keys. Leave its first cell blank."""
 
     TRIES: ClassVar[bool] = False
-    """Whether a chain that is tried changes what it shows."""
+    """True if a chain that is tried changes what it shows."""
 
     # A text selection would need the text of lines that are not drawn.
     ALLOW_SELECT = False
@@ -151,15 +151,15 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         return ()
 
     def tries(self, view: View) -> bool:
-        """Whether the lines show what a chain to try would do, and not the record."""
+        """True if the lines show what a chain to try would do, and not the record."""
         return False
 
     def remark(self, view: View) -> Content:
-        """What is so worth knowing that the title says it."""
+        """A remark in the title."""
         return Content("")
 
     def needs_dense(self, view: View) -> bool:
-        """Whether the pane lacks the whole logits of the cursor's step; they are then asked for."""
+        """True if the pane lacks the whole logits of the cursor's step; they are then asked for."""
         return False
 
     def subtitle(self, view: View) -> str | Content:
@@ -231,7 +231,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def _up_to_date(self) -> bool:
-        """Whether the lines are those of the view and the size that there are now."""
+        """True if the lines are those of the view and the size that there are now."""
         view, size = self._made_for
         return view is self.view and size == self.scrollable_content_region.size
 
@@ -372,7 +372,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def body_height(self) -> int:
-        """How many rows fit between the header and the footer."""
+        """Number of rows between the header and the footer."""
         fixed = len(self._header) + len(self._footer)
         return max(1, self.scrollable_content_region.height - fixed)
 

@@ -37,7 +37,7 @@ def value_text(value: Value | Untold) -> Content:
 
 
 def watch_lines(watched: Watched, width: int, *, lines: int = LINES) -> list[Content]:
-    """What the strip says, in at most so many lines; the last says how much did not fit."""
+    """The strip of watches, in at most so many lines; the last says how much did not fit."""
     parts = [_watch(one) for one in watched.watches]
     parts += [_mark(one, watched.at_prompt) for one in watched.marks]
     found: list[Content] = []

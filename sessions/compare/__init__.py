@@ -1,1 +1,1 @@
-"""What differs between two runs."""
+"""Differences between two runs."""

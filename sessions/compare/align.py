@@ -24,7 +24,7 @@ class Segment:
 
 
 def common_prefix(a: bytes, b: bytes) -> int:
-    """How many bytes the two begin with in common."""
+    """Number of bytes that the two begin with in common."""
     if a == b:
         return len(a)
     shorter = min(len(a), len(b))

@@ -1,4 +1,4 @@
-"""What differs between two runs: two sessions, or two branches of one.
+"""Differences between two runs: two sessions, or two branches of one.
 
 Texts are aligned by their bytes, so that runs of different tokenizers compare too. Distributions
 are compared only where both runs had read the same tokens, up to the one at which they part.
@@ -98,7 +98,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Where two outputs part: the byte, and each run's token there."""
+    """The first byte at which two outputs differ, and each run's token there."""
 
     offset: int
     a: Place | None
@@ -130,7 +130,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What differs between the runs ``a`` and ``b``."""
+    """Differences between the runs ``a`` and ``b``."""
 
     a: str
     b: str
@@ -273,7 +273,7 @@ def _pair(
 
 
 def model_changes(a: ModelFacts | None, b: ModelFacts | None) -> Iterator[Change]:
-    """What differs between two models and the machines they ran on."""
+    """Differences between two models and the machines they ran on."""
     return _changes(_model(a), _model(b))
 
 

@@ -1,4 +1,4 @@
-"""Whether two steps saw one and the same distribution, though the file holds only its head.
+"""Test two steps for one and the same distribution, though the file holds only its head.
 
 Equal heads do not prove it. One record does: a node that two branches share, or a copy of it in
 another file. So does a step that took the logits which its sibling had been drawn from.
@@ -16,7 +16,7 @@ from sessions.compare.tables import common_rows
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """What is one and the same in two steps; what is not so for certain is False."""
+    """The identical parts of two steps; what is not so for certain is False."""
 
     model: bool = False
     """The model's own distribution."""
@@ -44,7 +44,7 @@ def _copied(one: StepRecord, other: StepRecord) -> bool:
 
 
 def _same_head(one: StepRecord, other: StepRecord) -> bool:
-    """Whether what is recorded of the models' distributions is the same to the last bit."""
+    """True if what is recorded of the models' distributions is the same to the last bit."""
     if (one.log_z_raw, one.entropy_raw) != (other.log_z_raw, other.entropy_raw):
         return False
     rows, others = common_rows(one.top, other.top)
@@ -54,7 +54,7 @@ def _same_head(one: StepRecord, other: StepRecord) -> bool:
 
 
 def _same_work(one: StepRecord, other: StepRecord) -> bool:
-    """Whether the chains are the same and came to the same, dice in a stage included."""
+    """True if the chains are the same and came to the same, dice in a stage included."""
     told = [
         (step.preset, step.chain_spec, [(a.survivors, a.entropy, a.log_z) for a in step.stages])
         for step in (one, other)

@@ -56,7 +56,7 @@ def common_rows(a: TopTable, b: TopTable) -> Common:
 
 
 def same_tokens(a: TopTable, b: TopTable) -> bool:
-    """Whether the ids that both tables hold stand for the same bytes."""
+    """True if the ids that both tables hold stand for the same bytes."""
     rows_a, rows_b = common_rows(a, b)
     pairs = zip(rows_a.tolist(), rows_b.tolist(), strict=True)
     return all(a.tokens[one].bytes == b.tokens[other].bytes for one, other in pairs)

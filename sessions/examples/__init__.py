@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Example:
-    """How one example is recorded."""
+    """Recipe of one recorded example."""
 
     prompt: str
     title: str

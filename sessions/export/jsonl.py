@@ -183,7 +183,7 @@ def end_reason(last: StepRecord | None) -> str:
 
 
 def stage_list(stages: Iterable[StageTrace]) -> list[dict[str, Any]]:
-    """What each stage did, as plain values."""
+    """The effect of each stage, as plain values."""
     return [
         {
             "name": one.name,
@@ -270,7 +270,7 @@ def number(line: dict[str, Any], name: str, value: float | None, reason: str) ->
 
 
 def kv_storage(kept: KVStorage | None) -> dict[str, Any] | None:
-    """How K and V are kept; null where that is not recorded."""
+    """Storage of K and V, as plain values; null where that is not recorded."""
     if kept is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""What an export is made of: a saved session, or the records of a run that is still going on."""
+"""Source of an export: a saved session, or the records of a run that is still going on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sessions.reader import Session
 
 
 class Log(Protocol):
-    """What a live run's log offers (``inspector.state.view.RunLog`` does)."""
+    """The part of a live run's log that is exported (``inspector.state.view.RunLog`` has it)."""
 
     facts: ModelFacts | None
     prompt: PromptRecord | None

@@ -1,4 +1,4 @@
-"""What a report says about a run besides its tokens."""
+"""Facts of a run beside its tokens, for reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTHING = "—"
 
 
 def about(source: Source) -> list[tuple[str, str]]:
-    """What ran, on what: (name, value) in the order to show them."""
+    """Model, machine and settings: (name, value) in the order to show them."""
     rows: list[tuple[str, str]] = []
     facts, settings, steps = source.facts, source.settings, source.branch()
     if facts is not None:

@@ -45,7 +45,7 @@ def blank(version: int = VERSION) -> bytes:
 
 @functools.cache
 def objects(version: int = VERSION) -> SchemaObjects:
-    """What the schema of that version defines."""
+    """Tables and indices that the schema of that version defines."""
     with closing(blank_database(version)) as database:
         return frozenset(database.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
 

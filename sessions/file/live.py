@@ -1,4 +1,4 @@
-"""Which sessions are being written: a question that neither opens a database nor leaves a trace.
+"""Find sessions that are being written, without opening a database or leaving a trace.
 
 SQLite keeps a log beside a file that is written, and never locks that log: a writer here holds an
 advisory lock on it, which the system takes away when the process ends, however it ends.
@@ -66,7 +66,7 @@ def _lock(log: int) -> None:
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a program has the session open to write it. Nothing is changed by asking."""
+    """True if a program has the session open to write it. Nothing is changed by asking."""
     try:
         found = path.stat()
         if (found.st_dev, found.st_ino) in _own:

@@ -29,7 +29,7 @@ class NameTakenError(SessionError):
 
 
 def is_taken(path: Path) -> bool:
-    """Whether the name has a file, or an earlier one left there what SQLite would work into it."""
+    """True if the name has a file, or an earlier one left there what SQLite would work into it."""
     return os.path.lexists(path) or bool(leftovers(path))
 
 
@@ -103,7 +103,7 @@ def clean(folder: Path) -> None:
 
 
 def _is_ours(file: int) -> bool:
-    """Whether it is a plain file of this user's that holds a session, or the beginning of one."""
+    """True if it is a plain file of this user's that holds a session, or the beginning of one."""
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
         return False
@@ -174,7 +174,7 @@ def _to_be_written(content: bytes) -> bytes:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong and what to do, in a few words."""
+    """The error of a file and what to do, in a few words."""
     text = one_line(error)
     match getattr(error, "sqlite_errorname", ""):
         case "SQLITE_FULL":

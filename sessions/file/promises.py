@@ -1,4 +1,4 @@
-"""What every value of a session holds to, as SQL conditions that a reader checks before it reads.
+"""Constraints on every value of a session, as SQL conditions checked before it is read.
 
 SQLite itself forgets a table's CHECK conditions where a file is opened for reading only, and says
 less than a reader relies on: which words a column may hold, which figures can be.

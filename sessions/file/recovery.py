@@ -26,7 +26,7 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What lies beside a session and says more than the file, or something else, than it."""
+    """Files beside a session that hold more than it, or something else."""
 
     log: Path | None = None
     """The write-ahead log, where it holds something."""
@@ -40,7 +40,7 @@ class Leftovers:
 
     @property
     def told(self) -> str:
-        """What comes of them, in words; empty where there are none."""
+        """The effect of leftovers, in words; empty where there are none."""
         words = []
         if self.log:
             words.append(
@@ -99,7 +99,7 @@ def settled_copy(path: Path, folder: Path) -> Path:
 
 
 def told_of(path: Path) -> str:
-    """What a reader of ``path`` should be told of what lies beside it; nothing while it grows."""
+    """A note for a reader of ``path`` on files beside it; nothing while it grows."""
     return "" if is_being_written(path) else leftovers(path).told
 
 

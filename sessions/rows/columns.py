@@ -56,7 +56,7 @@ KNOWN_FIELDS: dict[type[Any], frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class StageOfChain:
-    """What all uses of a chain have in common about one of its stages."""
+    """Columns of a stage that all uses of its chain have in common."""
 
     name: str
     label: str

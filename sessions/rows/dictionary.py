@@ -1,4 +1,4 @@
-"""What a session file stores once, however often it occurs: tokens and chains."""
+"""Values that a session file stores once, however often they occur: tokens and chains."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class RowsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How the probabilities at one level of the ladder are kept. None: it follows."""
+    """Storage of the probabilities at one level of the ladder. None: it follows."""
 
     weight_sum: float | None
     logits: bytes | None = None
@@ -41,7 +41,7 @@ class Level:
 
 
 def divisor_of(trace: StageTrace) -> float | None:
-    """What the stage divides the logits by, None where it leaves them (as greedy does)."""
+    """The divisor that the stage applies to the logits, None where there is none (as greedy)."""
     value = trace.params.get("temperature")
     if trace.name != "temperature" or not isinstance(value, int | float) or not value > 0:
         return None
@@ -57,13 +57,13 @@ def scaled(logits: FloatArray, divisor: float | None) -> FloatArray:
 
 
 def alive_at(cut_by: NDArray[np.int8], level: int) -> Mask:
-    """Which candidates are still there after ``level`` stages, shape ``(n,)``."""
+    """Mask of the candidates still there after ``level`` stages, shape ``(n,)``."""
     alive: Mask = (cut_by == SURVIVES) | ((cut_by >= level) & (cut_by != CUT_BY_MODEL))
     return alive
 
 
 def pack_levels(top: TopTable, stages: Sequence[StageTrace]) -> list[Level]:
-    """What to keep of ``top.probs`` but its last row: the model's, and each stage's but the last.
+    """Pack ``top.probs`` but its last row: the model's, and each stage's but the last.
 
     The last row, the final probabilities, is kept as it is, beside the candidates.
     """
@@ -104,7 +104,7 @@ def unpack_levels(
     divisors: Sequence[float | None],
     log_zs: Sequence[float],
 ) -> DoubleArray:
-    """What ``pack_levels`` kept, shape ``(stages, n)``; with each stage's divisor and log_z."""
+    """Unpack ``pack_levels``' rows, shape ``(stages, n)``; with each stage's divisor and log_z."""
     probs = np.zeros((len(levels), cut_by.size))
     alive = alive_at(cut_by, 0)
     logits = raw_logits[alive]

@@ -54,7 +54,7 @@ class StepRow:
         return {name: codec.from_plain(hints[name], value) for name, value in known.items()}
 
     def part(self, name: str) -> Any:
-        """What ``extra`` holds under ``name``; an empty object where it holds nothing."""
+        """The value of ``extra`` under ``name``; an empty object where it has none."""
         if self._extra is None:
             text = self.row[_AT["extra"]]
             self._extra = codec.loads(dict[str, Any], text) if text else {}

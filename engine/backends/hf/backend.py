@@ -83,13 +83,12 @@ class HFBackend:
 
     @property
     def model(self) -> Any:
-        """The transformers model. While there is a pool it attends in the pool's way; in ``aside``
-        it does not."""
+        """The transformers model; while there is a pool it attends over that."""
         return self._parts.model
 
     @property
     def pool(self) -> PooledCache | None:
-        """Where K and V lie; None where there is no pool."""
+        """The pool of K/V blocks; None where there is no pool."""
         return self._reader.pool
 
     def _gather(self, *, name: str, **more: Any) -> ModelFacts:

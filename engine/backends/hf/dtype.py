@@ -86,7 +86,7 @@ def _order(
 
 
 def _wins(rounds: Mapping[str, Sequence[float] | None], name: str, over: str) -> bool:
-    """Whether ``name`` is clearly faster than ``over``: round for round, and best against best.
+    """True if ``name`` is clearly faster than ``over``: round for round, and best against best.
 
     A round that something else on the machine has disturbed decides neither.
     """
@@ -102,7 +102,7 @@ def _wins(rounds: Mapping[str, Sequence[float] | None], name: str, over: str) ->
 def _compare(
     model: Any, tokenizer: Any, ids: Sequence[int], name: str, free: int | None
 ) -> tuple[bool | None, str]:
-    """Whether the model in dtype ``name`` gives finite logits with float32's top token."""
+    """True if the model in dtype ``name`` gives finite logits with float32's top token."""
     if name == "float32":
         return True, "the reference"
     parameters = dict(model.named_parameters())

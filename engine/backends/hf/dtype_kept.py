@@ -25,11 +25,12 @@ _SCHEMA = 1
 
 
 def default_path() -> Path:
+    """The file of chosen dtypes in the user's cache folder."""
     return cache_dir() / "dtypes.json"
 
 
 def key_of(identity: str) -> dict[str, str | int]:
-    """What a choice is good for: the model ``identity``, and this machine as torch uses it."""
+    """The key of a choice: the model ``identity``, and this machine as torch uses it."""
     return {
         "model": identity,
         "machine": platform.node(),

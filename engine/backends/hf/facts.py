@@ -1,4 +1,4 @@
-"""What is worth knowing about a loaded model and the machine it runs on."""
+"""Facts of a loaded model and of the machine it runs on."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def context_length(config: Any) -> int | None:
 
 
 def context_note(config: Any) -> str:
-    """Which limit ``context_length`` is, where rotary scaling leaves a choice; else empty."""
+    """A note on which limit ``context_length`` is, where rotary scaling leaves a choice."""
     return _context(config)[1]
 
 
@@ -178,7 +178,7 @@ def _joined(names: list[str]) -> str:
 
 
 def generation_settings(model: Any) -> dict[str, Any]:
-    """What the model's generation_config.json sets: plain values only, no library defaults."""
+    """Settings in the model's generation_config.json: plain values only, no library defaults."""
     config = getattr(model, "generation_config", None)
     if config is None:
         return {}
@@ -228,7 +228,7 @@ def pick_device(asked: str) -> str:
 
 
 def device_name(device: str) -> str:
-    """What the device is called by its maker."""
+    """The maker's name of the device."""
     if device.startswith("cuda"):
         return str(torch.cuda.get_device_name(device))
     try:

@@ -183,7 +183,7 @@ def fused_of(model: Any) -> FusedDecoder | None:
 
 
 def _is_plain(module: Any) -> bool:
-    """Whether a module is as transformers builds it: no hooks, no quantised or moved weights."""
+    """True if a module is as transformers builds it: no hooks, no quantised or moved weights."""
     hooked = module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
     replaced = "forward" in vars(module)
     linear_like = hasattr(module, "weight") and hasattr(module, "in_features")

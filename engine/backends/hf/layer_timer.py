@@ -1,4 +1,4 @@
-"""How long each layer of one pass took, by hooks that exist only for that pass."""
+"""Time of each layer in one pass, measured by hooks that exist only for that pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transformers cache holds, and taking positions out of it again.
+"""Contents of a transformers cache, and removing positions from it.
 
 The model makes its own cache, of whatever kind it needs. Its layers are told apart by what they
 hold rather than by name, so that a kind nobody has heard of is refused and never read wrongly.
@@ -28,7 +28,7 @@ def argument_of(model: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CacheKind:
-    """How many of a cache's layers hold what (some hold two kinds, some nothing)."""
+    """Number of cache layers that hold each kind of state (some hold two kinds, some nothing)."""
 
     layers: int = 0
     full: int = 0
@@ -58,7 +58,7 @@ class CacheKind:
 
     @property
     def always_rewinds(self) -> bool:
-        """Whether positions can be taken out however many there are."""
+        """True if positions can be taken out however many there are."""
         return not (self.unknown or self.sliding or self.recurrent)
 
 

@@ -20,7 +20,7 @@ from engine.models import resolve as models
 
 @dataclass(eq=False)
 class Parts:
-    """What a pass needs. ``release`` lets go of it; nothing else changes it.
+    """Everything a pass needs. ``release`` lets go of it; nothing else changes it.
 
     ``rows`` are those of the embedding, ``position_rows`` learned positions, None where there are
     none. ``takes_positions``: generate() tells the model the position of each token, so it is told
@@ -77,7 +77,7 @@ def parts_of(model: Any) -> Parts:
 
 
 def _takes_positions(model: Any) -> bool:
-    """Whether ``generate()`` gives ``model`` the positions of what it reads."""
+    """True if ``generate()`` gives ``model`` the positions of what it reads."""
     if "position_ids" not in inspect.signature(model.forward).parameters:
         return False
     prepare = getattr(model, "_prepare_position_ids_for_generation", None)

@@ -18,7 +18,7 @@ from engine.records.model import KVStorage
 
 @dataclass(frozen=True, slots=True)
 class KVOptions:
-    """How a backend keeps K and V.
+    """Options for keeping K and V: cached or not, block size, budget, dtype.
 
     Without ``cached`` every pass reads the whole text again; without ``pooled`` transformers' own
     cache is used. ``budget`` is bytes, None for a share of the free memory; with ``positions``
@@ -82,7 +82,7 @@ def open_pool(model: Any, filled: Any, identity: str, options: KVOptions) -> Ope
 
 
 def storage_of(pool: PooledCache | None, *, cached: bool) -> KVStorage:
-    """How K and V are kept, in words and figures."""
+    """The record of how K and V are kept."""
     if pool is None:
         return KVStorage(cached=cached)
     names = sorted({str(one.dtype).removeprefix("torch.") for one in pool.layout.layers if one})

@@ -31,7 +31,7 @@ class Tried:
     facts: dict[str, Any]
     notes: tuple[str, ...]
     cache_fails: bool = False
-    """Whether the model has a cache that cannot be used."""
+    """True if the model has a cache that cannot be used."""
 
 
 class _PassFailed(BackendError):
@@ -168,7 +168,7 @@ def _check_fused(reader: Reader, ids: list[int]) -> None:
 
 
 def _rewinds(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
-    """Whether taking positions out and reading them again gives the same ``logits``."""
+    """True if taking positions out and reading them again gives the same ``logits``."""
     try:
         reader.rollback(3)
         return _alike(reader, logits, reader.read(ids[2:]).logits)
@@ -177,7 +177,7 @@ def _rewinds(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
 
 
 def _takes_several(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
-    """Whether several positions read behind others give the same ``logits`` as one by one."""
+    """True if several positions read behind others give the same ``logits`` as one by one."""
     reader.forget()
     try:
         reader.read(ids[:2])

@@ -46,7 +46,7 @@ def encode(
 
 
 def has_template(tokenizer: Any) -> bool:
-    """Whether the tokenizer brings a chat template."""
+    """True if the tokenizer brings a chat template."""
     return bool(getattr(tokenizer, "chat_template", None))
 
 

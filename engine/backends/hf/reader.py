@@ -45,12 +45,11 @@ class Reader:
         self.pool: PooledCache | None = None
         self.cache: Any = None
         self.keeps_cache = cached
-        """Whether the model keeps anything between two passes."""
+        """True if the model keeps anything between two passes."""
         self.can_rewind = True
-        """Whether the last positions can be taken back alone."""
+        """True if the last positions can be taken back alone."""
         self.singly = singly
-        """Whether several positions behind others must go in one by one, as in some recurrent
-        models."""
+        """X        models."""
         self.argument = hf_cache.argument_of(parts.model) if cached else None
         """The name of the model's argument that takes its cache."""
         self.keywords: dict[str, Any] = {"use_cache": cached, "return_dict": True}
@@ -346,7 +345,7 @@ class Reader:
         return ForwardPass((row,), ms, warmup, copied_blocks=copied, evicted_blocks=evicted)
 
     def _first_of_its_kind(self, count: int) -> bool:
-        """Whether no pass of this kind (one position, or about as many) has run before."""
+        """True if no pass of this kind (one position, or about as many) has run before."""
         kind = ("decode", 1) if self.ids and count == 1 else ("prefill", count.bit_length())
         first = kind not in self._kinds
         self._kinds.add(kind)

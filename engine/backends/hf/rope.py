@@ -58,7 +58,7 @@ class LengthScaledRope:
         return high
 
     def lasts(self, length: int) -> bool:
-        """Whether a text of one more position has the same angles."""
+        """True if a text of one more position has the same angles."""
         return self.variant(length) == self.variant(length + 1)
 
     def _variant(self, length: int) -> bytes:

@@ -59,7 +59,7 @@ class Widened(TorchFunctionMode):
 
 
 def widened_of(model: Any, dtype: str | None = None) -> Widened | None:
-    """What multiplies long passes in float32, where that is faster here; judged by one matrix.
+    """A ``Widened`` where multiplying in float32 is faster here; judged by one matrix.
 
     ``dtype``: as if the weights were in that one.
     """
@@ -73,7 +73,7 @@ def widened_of(model: Any, dtype: str | None = None) -> Widened | None:
 
 
 def is_worth_it(weight: Any) -> bool:
-    """Whether ``Widened`` is clearly faster here than the plain product with ``weight``.
+    """True if ``Widened`` is clearly faster here than the plain product with ``weight``.
 
     ``weight`` is a linear layer's, shape ``(out, in)``. Takes some milliseconds. Measured on one
     thread, which other work on the machine disturbs least: the answer decides on the last bits of

@@ -1,4 +1,4 @@
-"""What a stage is: its dials, its place in the registry, and what it may know.
+"""The interface of a sampler stage: dials, registry, context.
 
 A stage is pure: ``apply(candidates, context)`` returns new candidates and never edits its input.
 Adding one means writing its class in a file of this package with ``@stage``; the chain, the
@@ -26,7 +26,7 @@ from engine.sampling.candidates import Candidates
 
 @dataclass(frozen=True)
 class StageContext:
-    """What a stage may know besides the candidates: the history and the run's keys.
+    """Context of a stage besides the candidates: the history and the run's keys.
 
     ``state`` is what stages carry from token to token (stage name -> number); it belongs to the
     node, and ``Chain.next_state`` gives the next one. ``vocabulary`` is for grammars alone;
@@ -83,7 +83,7 @@ class Dial:
 
     @property
     def numeric(self) -> bool:
-        """Whether the dial can be turned, rather than written."""
+        """True if the dial can be turned, rather than written."""
         return self.kind is not str
 
     def parse(self, text: str) -> Value:
@@ -136,7 +136,7 @@ class Dial:
 
 
 class Role(StrEnum):
-    """When a stage runs. Greedy decoding keeps the first kind and leaves out the second."""
+    """Kind of a stage: those that greedy decoding keeps, and those that it leaves out."""
 
     LOGITS = "logits"
     SAMPLING = "sampling"
@@ -183,7 +183,7 @@ class Stage(Protocol):
 
 
 class Parameters:
-    """What every stage can say of itself from its dataclass fields.
+    """Methods of every stage that follow from its dataclass fields.
 
     Fields that are dials are set by people; the others are rules in which stacks differ.
     """
@@ -206,15 +206,17 @@ class Parameters:
 
     @property
     def off(self) -> bool:
-        """Whether the stage, at these values, leaves every distribution as it is."""
+        """True if the stage, at these values, leaves every distribution as it is."""
         return all(
             getattr(self, dial.name) == dial.off for dial in self.dials if dial.off is not None
         )
 
     @property
     def label(self) -> str:
-        """Such as ``top_p=0.95``; ``parse_spec`` reads it back. Dials at their default are left
-        out, but for the first."""
+        """The stage in writing, such as ``top_p=0.95``; ``parse_spec`` reads it back.
+
+        Dials at their default are left out, but for the first.
+        """
         shown = [
             f"{dial.name}={spelled(getattr(self, dial.name))}"
             for dial in self.dials
@@ -234,7 +236,7 @@ class Parameters:
     def derived(
         self, before: Candidates, after: Candidates, context: StageContext
     ) -> dict[str, float]:
-        """What the stage worked out from its dials at this step: name -> value.
+        """Values the stage computed from its dials at this step, by name.
 
         For a stage whose real parameter follows from the distribution or from the state; ``after``
         is what ``apply`` made of ``before``.

@@ -26,7 +26,7 @@ _NO_LIMIT = float("inf")
 
 
 class Over(StrEnum):
-    """Which tokens so far a stage looks at."""
+    """Span of the history that a stage looks at."""
 
     ALL = "prompt and output"
     OUTPUT = "output"
@@ -178,7 +178,7 @@ class NoRepeatNGram(Parameters):
 
 
 def _ends_with(history: IntArray, head: tuple[int, ...]) -> bool:
-    """Whether the last tokens are ``head``."""
+    """True if the last tokens are ``head``."""
     if not head:
         return True
     return history.size >= len(head) and bool((history[-len(head) :] == head).all())

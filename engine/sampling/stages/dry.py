@@ -102,7 +102,7 @@ def z_function(items: Sequence[int]) -> list[int]:
 
 
 def _unbroken(past: Sequence[int], tails: Callable[[int], Tails]) -> int:
-    """How many tokens follow the last breaker (all of them when there is none)."""
+    """Number of tokens after the last breaker (all of them when there is none)."""
     for start in range(len(past) - 1, -1, -1):
         fitting = [
             len(tail)
@@ -143,7 +143,7 @@ def _listed(token: int, breakers: tuple[tuple[int, ...], ...]) -> Tails:
 def overlaps(
     data: bytes, breaker: bytes, encode: Callable[[str], Sequence[int]] | None
 ) -> list[tuple[int, ...]]:
-    """What may follow a token of bytes ``data`` and completes ``breaker``; () where it holds it.
+    """Continuations of a token of bytes ``data`` that complete ``breaker``; () where it holds it.
 
     llama.cpp's rule (get_overlapping_token_sequences): of a breaker that begins in the token and
     does not end there, the tokens that ``encode`` makes of the rest. Raises SamplingError where

@@ -107,7 +107,7 @@ class _Reader:
         self._read: list[int] = []
 
     def allowed(self, output_ids: Sequence[int]) -> NDArray[np.bool_]:
-        """Whether each token may follow ``output_ids``; shape ``(vocab_size,)`` or a bit more.
+        """True if each token may follow ``output_ids``; shape ``(vocab_size,)`` or a bit more.
 
         After a stop token where the text may end, that is stop tokens alone.
         """
@@ -130,7 +130,7 @@ class _Reader:
         return SamplingError(f"output token {place} ({text!r}) does not fit the grammar")
 
     def _after(self, output_ids: Sequence[int]) -> NDArray[np.bool_]:
-        """Whether each token may follow a text without a stop token."""
+        """True if each token may follow a text without a stop token."""
         common = 0
         for ours, theirs in zip(self._read, output_ids, strict=False):
             if ours != theirs:

@@ -1,4 +1,4 @@
-r"""How a dial writes a list of token sequences: ``318 257, 'New York':-1.5``.
+r"""Lists of token sequences as a dial writes them: ``318 257, 'New York':-1.5``.
 
 Entries are separated by commas. An entry is one or more token ids, separated by spaces, or text
 in single quotes (``\'``, ``\\``, ``\n`` and ``\t`` inside), which a tokenizer turns into ids.

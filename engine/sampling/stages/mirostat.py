@@ -67,7 +67,7 @@ class Mirostat(Parameters):
         return context.state.get("mirostat", 2.0 * self.mirostat_tau)
 
     def _count(self, candidates: Candidates, context: StageContext) -> int:
-        """How many tokens version 1 keeps."""
+        """Number of tokens version 1 keeps."""
         if len(candidates) < 2:
             return 1
         head = candidates.descending(_FITTED)[:_FITTED].astype(np.float64)

@@ -115,7 +115,7 @@ class Xtc(Parameters):
         return candidates.select(keep)
 
     def _asks(self, candidates: Candidates) -> bool:
-        """Whether the dice are asked at all."""
+        """True if the dice are asked at all."""
         return self.xtc_probability > 0.0 and self.xtc_threshold <= 0.5 and len(candidates) > 1
 
     @staticmethod

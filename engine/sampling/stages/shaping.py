@@ -38,7 +38,7 @@ class Temperature(Parameters):
 
     @property
     def greedy(self) -> bool:
-        """Whether the most likely token is taken, whatever the distribution."""
+        """True if the most likely token is taken, whatever the distribution."""
         return self.dynatemp_range == 0.0 and (
             self.temperature == 0.0 or self.temperature < self.greedy_below
         )

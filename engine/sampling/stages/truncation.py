@@ -21,14 +21,14 @@ _NO_LIMIT = float("inf")
 
 
 class Ties(StrEnum):
-    """What becomes of tokens that tie with the last one kept."""
+    """Treatment of tokens that tie with the last one kept."""
 
     KEEP = "all kept"
     EXACT = "cut to the count, lowest ids kept"
 
 
 class Border(StrEnum):
-    """Where a nucleus ends."""
+    """End of a nucleus: the token that crosses the mass, or the one before."""
 
     TAIL = "from the least likely up, cut while their mass <= 1 - p; of equals, highest ids kept"
     REACH = "from the most likely down, stop when the mass >= p; of equals, lowest ids kept"
@@ -36,7 +36,7 @@ class Border(StrEnum):
 
 
 class Scale(StrEnum):
-    """What min-p compares."""
+    """Quantity that min-p compares: probability or logit."""
 
     PROBABILITY = "p < m * p_max"
     LOGIT = "logit < max + ln m"
@@ -111,7 +111,7 @@ class TopP(Parameters):
         return candidates.leading(kept, border=border, keep_highest_ids=highest)
 
     def _inside(self, candidates: Candidates, before: DoubleArray, through: DoubleArray) -> int:
-        """How many of a run are inside the nucleus, given the mass before and through each."""
+        """Number of a run's tokens inside the nucleus, given the mass before and through each."""
         p = np.float32(self.top_p)
         if self.border is Border.TAIL:
             tail = (candidates.rounded_total - before).astype(np.float32)

@@ -29,7 +29,7 @@ _UNASKED = "library default"
 
 
 class Sign(StrEnum):
-    """What is special about a row."""
+    """Mark of a row: changed, added, removed or off."""
 
     NONE = " "
     CHANGED = "*"
@@ -53,11 +53,11 @@ class DialRow:
     source: str
     sign: Sign
     core: bool
-    """Whether it belongs to the chain's own list, rather than to the rest below it."""
+    """True if it belongs to the chain's own list, rather than to the rest below it."""
 
     @property
     def origin(self) -> str:
-        """Where the value comes from; for one that was changed, what it was and from where."""
+        """The source of the value; for one that was changed, its old value and source."""
         if self.sign is Sign.GONE:
             return f"taken out; was {spelled(self.was or self.value)}"
         if self.sign is Sign.ADDED:
@@ -128,7 +128,7 @@ def _idle(name: str, chain: Chain, settings: Mapping[str, Setting]) -> DialRow:
 
 
 def _known(name: str, chain: Chain, settings: Mapping[str, Setting]) -> bool:
-    """Whether the preset's stack has the dial at all."""
+    """True if the preset's stack has the dial at all."""
     return name in settings or name not in PRESETS[chain.preset].lacks
 
 

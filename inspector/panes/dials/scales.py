@@ -1,4 +1,4 @@
-"""How far one press turns a dial, and how its value is drawn on a track.
+"""Steps by which a key turns a dial, and the track its value is drawn on.
 
 A dial's range says what is possible; most of it nobody wants. The scale is the part that people
 use. A dial without an entry gets a scale from its range, so a new stage works without one.
@@ -88,7 +88,7 @@ def moved(dial: Dial, value: Value, steps: int, *, far: bool = False) -> Value:
 
 
 def share_of(dial: Dial, value: Value) -> float | None:
-    """Where a value stands on its track, from 0 to 1; None where it stands nowhere."""
+    """Place of a value on its track, from 0 to 1; None where it has none."""
     if not isinstance(value, int | float) or not dial.numeric or value == dial.apart:
         return None
     scale = scale_of(dial)

@@ -1,4 +1,4 @@
-"""What the dials say below the table: what would be drawn, what a dial does, and which keys."""
+"""Lines below the dials: the draw they would give, a dial's meaning, the keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIED, _DRAWN = "$estimated bold", "$bar-drawn $bar-drawn-style"
 
 
 def outcome(view: View, error: str) -> Content:
-    """What the same dice would have drawn; or what is wrong."""
+    """The token that the same dice would have drawn; or what is wrong."""
     if error:
         return Content.styled(f" ! {visible(error)}", "$error bold")
     step = view.step
@@ -61,7 +61,7 @@ def _would(view: View, step: StepRecord, found: Run) -> Content:
 
 
 def hints(view: View, width: int, *, writing: bool) -> Content:
-    """What the keys do now."""
+    """The keys of the selected row."""
     if writing:
         return muted(" enter takes the value · backspace on nothing leaves it as it was")
     if not hypothetical(view):
@@ -78,7 +78,7 @@ def hints(view: View, width: int, *, writing: bool) -> Content:
 
 
 def dial_words(row: DialRow, notes: Sequence[str]) -> Content:
-    """What a dial does, and its range; where its stack does something unasked, that."""
+    """A dial's meaning and range; where its stack does something unasked, that."""
     dial = row.dial
     note = next((one for one in notes if one.startswith(f"{dial.name}=")), "")
     if note and row.sign in (Sign.NONE, Sign.UNASKED) and row.core:
@@ -88,6 +88,6 @@ def dial_words(row: DialRow, notes: Sequence[str]) -> Content:
 
 
 def stage_words(names: Sequence[str]) -> Content:
-    """What the stage would do that is chosen from the list."""
+    """The meaning of the stage that is chosen from the list."""
     about = STAGES[names[0]].__doc__ if names else "every stage is in the chain"
     return muted(" " + " ".join((about or "").split()))

@@ -1,4 +1,4 @@
-"""What a token costs with a KV cache and without, by the length of the text: measured points."""
+"""Chart of a token's cost with a KV cache and without, by the length of the text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Chart:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long a token takes without a cache, at the longest text."""
+        """Factor by which a token takes longer without a cache, at the longest text."""
         with_ms, without_ms = self.curves.with_ms[-1], self.curves.without_ms[-1]
         return without_ms / with_ms if with_ms > 0 else None
 
@@ -46,7 +46,7 @@ class Chart:
 
 
 def chart_of(view: View) -> Chart | None:
-    """What there is to draw; None where nothing was measured."""
+    """The points to draw; None where nothing was measured."""
     curves = view.log.curves
     if curves is None or not curves.lengths:
         return None

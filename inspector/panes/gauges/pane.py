@@ -1,4 +1,4 @@
-"""How fast it goes, against what it could be, and how sure the model was: figures over the run."""
+"""Speed, memory and entropy over the run, beside the machine's ceilings."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def latency(path: Sequence[StepRecord]) -> Series:
 
 
 def entropies(path: Sequence[StepRecord]) -> tuple[Series, Series]:
-    """How undecided the model was, and how undecided the chain left it."""
+    """Entropy of the model's distributions and of what the chain left, over the run."""
     figures = figures_of(path)
     raw, final = figures["entropy_raw"], figures["entropy_final"]
     return (
@@ -363,7 +363,7 @@ class GaugesPane(Pane):
     stale: str = ""
     """The date of that, where it was long ago or things have changed since."""
     can_measure: bool = False
-    """Whether there is an engine that could measure it now."""
+    """True if there is an engine that could measure it now."""
 
     def rows(self, view: View, width: int, height: int) -> list[Content]:
         return gauge_lines(

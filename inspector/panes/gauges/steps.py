@@ -68,7 +68,7 @@ def _texts(number: int, step: StepRecord) -> tuple[str, ...]:
 
 
 def letter(timing: StepTiming) -> str:
-    """Why a step is in no average, as one letter; nothing for one that is."""
+    """The reason for which a step is in no average, as one letter; empty for one that is."""
     return next((one for name, one in KINDS.items() if getattr(timing, name)), "")
 
 

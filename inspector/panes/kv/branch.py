@@ -1,4 +1,4 @@
-"""Which blocks of the pool belong to the cursor's text, and whose the others are.
+"""Blocks of the pool that belong to the cursor's text, and owners of the others.
 
 The engine says of each branch in its pool which node of the run's tree it ends at; how much of it
 the cursor shares is then a matter of their lowest common ancestor.
@@ -40,7 +40,7 @@ class Owner:
 
 @dataclass(frozen=True, eq=False)
 class CursorBranch:
-    """Where the positions that the cursor's token was drawn from lie in the pool.
+    """Place in the pool of the positions that the cursor's token was drawn from.
 
     ``covered`` of the first ``wanted`` positions are there, as the first of ``branch``; the others
     belong to no branch.
@@ -92,7 +92,7 @@ class TextTree:
 
 
 def prompt_length(view: View) -> int:
-    """How many tokens the prompt has."""
+    """Number of tokens in the prompt."""
     return len(view.prompt.tokens) if view.prompt is not None else 0
 
 

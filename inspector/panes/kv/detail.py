@@ -1,4 +1,4 @@
-"""What is known of one block: who holds it, which positions it keeps and what they say."""
+"""Details of one block: its holders, its positions and their text."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _holders(view: View, look: PoolLook, held: list[Owner], names: int = _NAMED)
 
 
 def branch_name(view: View, look: PoolLook, branch: BranchState) -> str:
-    """What a branch of the pool is called: by the user, or after the node that it ends at."""
+    """The name of a branch of the pool: the user's, or after the node that it ends at."""
     if branch is look.cursor.branch:
         return "this branch"
     if branch.node is None:

@@ -1,4 +1,4 @@
-"""What the KV cache holds and costs: measured, expected, and what it could have been."""
+"""Size and cost of the KV cache: measured, expected, and what it could have been."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def formula(facts: ModelFacts) -> tuple[str, str] | None:
 
 
 def figures(view: View, kv: KVState | None, width: int) -> tuple[list[Content], list[Content]]:
-    """What the cache holds and costs: the most important figures, and the rest."""
+    """Size and cost of the cache: the most important figures, and the rest."""
     facts = view.facts
     each = per_token(facts, kv)
     now, sizes = _now(facts, kv, width), _measured(facts, kv, each, width)

@@ -36,7 +36,7 @@ _BRACKET = "$cursor-token bold"
 
 
 class Room(IntEnum):
-    """How roomy a grid is."""
+    """Spacing of a grid."""
 
     TIGHT = 1
     """One cell a block."""
@@ -81,7 +81,7 @@ class GridLine:
 
     @property
     def stretches(self) -> Iterator[Stretch]:
-        """What of the line is drawn block by block."""
+        """The parts of the line that are drawn block by block."""
         return (part for part in self.parts if isinstance(part, Stretch))
 
     @property
@@ -267,7 +267,7 @@ def _stretches(look: GroupLook, room: Room) -> Iterator[tuple[int, int, bool]]:
 
 
 def key(width: int, found: frozenset[Kind], *, shared: int, ahead: bool) -> Content:
-    """What the glyphs of the grid mean, as far as they occur and the width allows.
+    """The key to the glyphs of the grid, as far as they occur and the width allows.
 
     ``shared`` is a number of branches that share some block, 0 where none is shared.
     """

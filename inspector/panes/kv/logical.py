@@ -1,4 +1,4 @@
-"""Where there is no pool: the positions read so far, counted off in blocks from the first.
+"""The grid without a pool: positions read so far, counted off in blocks from the first.
 
 Where the blocks come from is ``logical_blocks`` alone; the drawing does not know.
 """
@@ -42,7 +42,7 @@ def logical_blocks(kv: KVState, prompt_tokens: int) -> list[Block]:
 
 
 def free_blocks(kv: KVState, context: int | None) -> int:
-    """How many more blocks the model's context has room for; 0 when it is not known."""
+    """Number of blocks that the model's context still has room for; 0 when it is not known."""
     if context is None:
         return 0
     return max(0, -(-context // kv.block_size) - -(-kv.seen // kv.block_size))

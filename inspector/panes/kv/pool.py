@@ -1,4 +1,4 @@
-"""What each block of the pool is to the cursor, ready to be drawn; and records that cannot be.
+"""Blocks of the pool seen from the cursor, ready to be drawn; checks of impossible records.
 
 A record may come from a file that nobody vouches for: what contradicts itself is not drawn at all,
 rather than drawn wrong.
@@ -23,7 +23,7 @@ _MOST_THINGS = 1 << 31
 
 
 class Kind(IntEnum):
-    """What a block is, as it is drawn."""
+    """Kind of block, as it is drawn."""
 
     FREE = 0
     EVICTED = 1
@@ -74,7 +74,7 @@ def _look(pool: PoolState, number: int, cursor: CursorBranch) -> GroupLook:
 
 
 def group_name(pool: PoolState, number: int) -> str:
-    """What sets a group apart from the others; "" where there is only one."""
+    """The name of a group of layers among the others; "" where there is only one."""
     group = pool.groups[number]
     if len(pool.groups) == 1 and group.window is None:
         return ""
@@ -122,7 +122,7 @@ def pool_look(view: View, texts: TextTree | None = None) -> PoolLook | str:
 
 
 def contradiction(pool: PoolState) -> str:
-    """Why a record cannot be true; "" for one that can."""
+    """The reason for which a record cannot be true; "" for one that can."""
     return next(_contradictions(pool), "")
 
 

@@ -1,4 +1,4 @@
-"""What the pool of blocks takes, what of it is used, and what other ways to keep K and V would."""
+"""Bytes of the pool: reserved, used, wasted, and those of other ways to keep K and V."""
 
 from __future__ import annotations
 

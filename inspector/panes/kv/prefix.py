@@ -1,4 +1,4 @@
-"""What of the prompt was in the pool already, by what rule, and why not more of it."""
+"""Prefix match of the prompt in words: length, rule, and why not more."""
 
 from __future__ import annotations
 

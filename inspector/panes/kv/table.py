@@ -49,7 +49,7 @@ def runs(table: NDArray[np.int32]) -> list[Run]:
 
 
 def missing(cursor: CursorBranch, pool: PoolState, width: int) -> list[Content]:
-    """What of the cursor's text is in no branch of the pool; nothing where all of it is."""
+    """The part of the cursor's text that no branch of the pool holds; empty where all is held."""
     if cursor.covered >= cursor.wanted:
         return []
     gone = span(cursor.covered, cursor.wanted - cursor.covered)

@@ -68,7 +68,7 @@ def draw_lines(rungs: Rungs, width: int, *, roomy: bool, tried: bool = False) ->
 
 
 def fate(rung: Rung, rungs: Rungs) -> str:
-    """Why a candidate lived or died."""
+    """A candidate's fate, and the reason."""
     if rung.cut_by == CUT_BY_MODEL:
         return "ruled out by the model"
     if rung.cut_by == SURVIVES:

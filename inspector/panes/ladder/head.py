@@ -33,7 +33,7 @@ def short_name(name: str, cells: int) -> str:
 
 
 def value_of(stage: StageTrace, cells: int) -> str:
-    """What a stage is set to, without the names where they do not fit: ``0.95``."""
+    """A stage's settings, without the names where they do not fit: ``0.95``."""
     if stage.off:
         return "off"
     if stage.name == "temperature" and stage.derived:
@@ -54,7 +54,7 @@ def head_height(height: int, stages: Sequence[StageTrace]) -> int:
 
 
 def tried_value(stage: StageTrace, was: Sequence[StageTrace], cells: int) -> str:
-    """What a stage is set to, and was: ``0.8→1.2``, or where that is too long ``→1.2``."""
+    """A stage's setting and the one before: ``0.8→1.2``, or where that is too long ``→1.2``."""
     now = value_of(stage, cells)
     old = next((one for one in was if one.name == stage.name), None)
     if old is None:
@@ -69,7 +69,7 @@ def tried_value(stage: StageTrace, was: Sequence[StageTrace], cells: int) -> str
 def head(
     rungs: Rungs, made: Plan, height: int, was: Sequence[StageTrace] | None = None
 ) -> list[Content]:
-    """The lines above the rows in a pane of this height: five (six where a stage worked something
+    """The lines above the rows in a pane of this height.
     out from its dials), three or one.
 
     In a what-if, ``was`` are the stages of the record.

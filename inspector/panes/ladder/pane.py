@@ -237,7 +237,7 @@ likely than in the record.
 
     @property
     def resting(self) -> bool:
-        """Whether all that was to be explained is, but for what is still to be painted."""
+        """True if all that was to be explained is, but for what is still to be painted."""
         return self._soon is None and self.background.idle.is_set()
 
     def _explain(self) -> None:

@@ -1,4 +1,4 @@
-"""Which columns the ladder has at a width, and how wide each is."""
+"""Columns of the ladder at a width, and how wide each is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Plan:
     bar: int
     """Cells of every bar, the same in all columns: only so do they compare."""
     gap: bool
-    """Whether there is a space between a figure and its bar."""
+    """True if there is a space between a figure and its bar."""
     stages: tuple[StageColumn, ...]
     before: int
     """Stages that lie to the left of those shown, and to the right."""

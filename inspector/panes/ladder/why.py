@@ -1,4 +1,4 @@
-"""Why the selected candidate lived or died, and what would have changed that.
+"""The selected candidate's fate, and the changes that would have turned it.
 
 Two lines of words for one token: the first says what happened, the second what it would have
 taken for something else to happen.
@@ -28,7 +28,7 @@ _MOST_FLIPS = 4
 
 @dataclass(frozen=True, eq=False)
 class Why:
-    """What happened to a token, and what else could have."""
+    """A token's fate, and alternatives to it."""
 
     happened: Content
     otherwise: Content

@@ -1,4 +1,4 @@
-"""Where a pass's time went inside the model: attention, MLP and the rest, layer by layer."""
+"""Time inside the model of one pass: attention, MLP and the rest, layer by layer."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def _load(view: View, ttft: float | None, width: int) -> list[Content]:
 
 
 def loading(progress_now: LoadProgress | None, width: int) -> list[Content]:
-    """What is shown while there is no model yet."""
+    """The lines shown while there is no model yet."""
     if progress_now is None:
         return [cut(muted("the model is not loaded yet"), width)]
     phase = visible(progress_now.phase)
@@ -208,7 +208,7 @@ def loading(progress_now: LoadProgress | None, width: int) -> list[Content]:
 
 
 class PrefillPane(Pane):
-    """How the prompt was read."""
+    """The reading of the prompt: phases, chunks and layers on one time axis."""
 
     NAME: ClassVar[str] = "Prefill"
 

@@ -59,7 +59,7 @@ def recorded_shape(step: StepRecord, total: int | None) -> Shape:
 
 
 def recorded_final(step: StepRecord) -> Candidates | None:
-    """What the token was drawn from, where the record holds all of it."""
+    """The distribution that the token was drawn from, where the record holds all of it."""
     final = step.top.probs[-1]
     alive = np.flatnonzero(final > 0.0)
     left_over = step.stages[-1].survivors if step.stages else -1
@@ -72,7 +72,7 @@ def recorded_final(step: StepRecord) -> Candidates | None:
 
 
 def recorded_census(step: StepRecord, total: int | None) -> list[Census | None]:
-    """What each stage left; the mass is NaN where the record does not hold all that it left."""
+    """Tokens and mass left by each stage; the mass is NaN where the record does not hold all."""
     top, raw = step.top, np.exp(step.top.raw_logprobs)
     rows: list[Census | None] = [Census("model", total, 1.0) if total else None]
     before, mass = total, 1.0
@@ -165,7 +165,7 @@ def funnel(
     was: Sequence[Census | None] | None,
     width: int,
 ) -> list[Content]:
-    """How many tokens each stage left, on a logarithmic scale, and their share of the model's mass.
+    """Tokens that each stage left, on a logarithmic scale, and their share of the model's mass.
 
     In a what-if, ``was`` is the record's: a count that differs is given beside.
     """

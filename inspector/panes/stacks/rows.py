@@ -120,7 +120,7 @@ def _stage(reason: str, cells: int) -> str:
 
 
 def reasons(row: Disagreement, columns: Sequence[StackColumn], width: int) -> list[Content]:
-    """Why each stack that cut the token did, a line each; stacks that agree share one."""
+    """The reason of each stack that cut the token, a line each; stacks that agree share one."""
     grouped: dict[str, list[str]] = {}
     for column, kept, reason in zip(columns, row.kept, row.reasons, strict=True):
         grouped.setdefault("kept" if kept else reason, []).append(column.preset)

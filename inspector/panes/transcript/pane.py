@@ -92,7 +92,7 @@ class Transcript:
         return run.index == self.cursor and run.sign is not Sign.BOUNDARY
 
     def _goes_on(self, number: int, at: int) -> bool:
-        """Whether the token of a line's run ``at`` has more cells after it."""
+        """True if the token of a line's run ``at`` has more cells after it."""
         line = self.flow.lines[number]
         following = [
             *line[at + 1 : at + 2],
@@ -161,7 +161,7 @@ def legend(width: int, *, boundaries: bool = False) -> Content:
 
 
 def cursor_info(view: View) -> Content:
-    """What the cursor's token is: place, id, bytes where it is no whole character, surprisal."""
+    """The cursor's token: place, id, bytes where it is no whole character, surprisal."""
     if view.prompt is None:
         return Content("")
     count = len(view.prompt.tokens)

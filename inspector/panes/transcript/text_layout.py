@@ -46,7 +46,7 @@ def shade(index: int) -> str:
 
 
 class Sign(StrEnum):
-    """What stands in the text without being part of it."""
+    """A sign in the laid-out text that is no part of the text."""
 
     NONE = ""
     NEWLINE = "⏎"
@@ -64,12 +64,12 @@ class Run:
 
     @property
     def starts_word(self) -> bool:
-        """Whether a line may be broken before this run."""
+        """True if a line may be broken before this run."""
         return self.sign is not Sign.NONE or self.text[0] == " " or cell_len(self.text[0]) > 1
 
     @property
     def ends_word(self) -> bool:
-        """Whether a line may be broken after this run."""
+        """True if a line may be broken after this run."""
         return self.text[-1] == " " or cell_len(self.text[-1]) > 1
 
 
@@ -124,7 +124,7 @@ class Flow:
         return len(self.prompt.tokens)
 
     def serves(self, prompt: PromptRecord, width: int, boundaries: bool) -> bool:
-        """Whether this is a layout of that prompt at that width."""
+        """True if this is a layout of that prompt at that width."""
         return (self.prompt, self.width, self.boundaries) == (prompt, width, boundaries)
 
     def show(self, steps: StepPath) -> None:
@@ -142,7 +142,7 @@ class Flow:
             self._append(Item(token, node, style.strip()))
 
     def _in_common(self, steps: StepPath) -> int:
-        """How many of ``steps`` are laid out already."""
+        """Number of ``steps`` that are laid out already."""
         laid_out = len(self.items) - self.prompt_count
         shorter = min(laid_out, len(steps))
         # A node has one parent, so two branches with the same node there are the same up to it.

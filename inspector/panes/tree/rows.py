@@ -72,7 +72,7 @@ def heading(view: View, branches: Branches, width: int) -> Content:
 
 
 def how(step: StepRecord) -> str:
-    """How a token was chosen, in a word or two."""
+    """The way a token was chosen, in a word or two."""
     return f"seed {step.seed}" if step.draw.how is How.SAMPLED else step.draw.how.value
 
 
@@ -85,7 +85,7 @@ def _end(view: View, row: Row, nodes: Sequence[int]) -> str:
 
 
 def other_settings(view: View, head: int) -> tuple[str, ...]:
-    """Which dials were turned before a token was chosen, each with both its values."""
+    """Dials that were turned before a token was chosen, each with both its values."""
     log = view.log
     step = log.nodes.get(head)
     if step is None:
