@@ -30,7 +30,7 @@ def cache_dir() -> Path:
 
 
 def entries(path: Path, schema: int) -> list[Mapping[str, Any]]:
-    """The entries of the file at ``path``; empty where it is missing, damaged or has another schema."""
+    """The entries of the file at ``path``; empty if missing, damaged or of another schema."""
     try:
         data = read_json(path, _LARGEST)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What only some backends can do, each a protocol to be asked for with isinstance."""
+"""Optional abilities of a backend, each a protocol to be asked for with isinstance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Pooled(Protocol):
     """Tells what its KV cache holds, and where: which blocks, whose branches, how many bytes."""
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
-        """As ``seek``, for a new prompt; says how much of it is there, by what rule, and why."""
+        """Move to the longest run of cached blocks that ``ids`` begin with, for a new prompt."""
         ...
 
     def fork(self, sequence: TokenSequence) -> TokenSequence:
@@ -97,7 +97,7 @@ _MISSING: dict[type, str] = {
 
 
 def missing(backend: Backend, ability: type) -> str:
-    """Why a figure that wants ``ability`` is not there, in one line."""
+    """The line for a figure that needs ``ability``, which the backend lacks."""
     return f"n/a: backend {backend.facts.backend} {_MISSING[ability]}"
 
 

@@ -46,7 +46,7 @@ class RowLogits:
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """What one call of ``forward`` gave, row by row, and what it cost.
+    """Result of one call of ``forward``, row by row, and its cost.
 
     ``ms`` runs from before the ids go in until the logits lie in main memory. ``layers`` is filled
     only when the pass was profiled; ``layers_note`` says why it could not be. ``copied_blocks``
@@ -115,7 +115,7 @@ class Backend(Protocol):
 
     @property
     def sequence(self) -> TokenSequence:
-        """Where ``seek`` went or ``forward`` ended: good for a row until the backend reads on."""
+        """The sequence that ``seek`` or ``forward`` left; valid until the backend reads on."""
         ...
 
     @property

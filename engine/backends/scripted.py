@@ -386,7 +386,7 @@ class ScriptedBackend:
         return list(own_list(sequence))
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
-        """As ``seek``, and why not more."""
+        """Go back to the longest common run with ``ids`` for a new prompt, and report it."""
         held, rewinds = list(self._ids), self.facts.can_rewind
         return prefix_report(ids, held, self.seek(ids), can_rewind=rewinds)
 

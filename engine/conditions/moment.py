@@ -22,7 +22,7 @@ class Untold(Exception):
 
 
 class Trail:
-    """What moments of one run share: the prompt, and the text of the path looked at last."""
+    """State that moments of one run share: the prompt, and the text of the path looked at last."""
 
     def __init__(self, prompt: PromptRecord, vocab_size: int | None = None) -> None:
         self.prompt = prompt
@@ -37,7 +37,7 @@ class Trail:
         return Moment(self, path, len(path) - 1)
 
     def text(self, path: StepPath, index: int) -> str:
-        """What was generated up to and with a step, less a character that is still open."""
+        """The text generated up to and with a step, less a character that is still open."""
         known = self._path
         shared = 0 if known is None else min(len(known), len(path))
         # Paths with the same node at the same place are the same up to there.

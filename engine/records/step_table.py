@@ -109,7 +109,7 @@ class StepTable:
         return self._row[node]
 
     def rows(self, nodes: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Where the figures of some nodes are, each of which has some. Raises KeyError."""
+        """The rows of several nodes' figures. Raises KeyError for one that has none."""
         if self._first is not None:
             return nodes - self._first
         return np.array([self._row[node] for node in nodes.tolist()], np.intp)

@@ -57,7 +57,7 @@ class Tree:
         self._far = {ROOT: ROOT}
 
     def __contains__(self, node: object) -> bool:
-        """Whether there is such a node, the root included, and it was not deleted."""
+        """True if there is such a node, the root included, and it was not deleted."""
         return node in self.children and node not in self.deleted
 
     # --- growing and shrinking ----------------------------------------------------------------
@@ -215,7 +215,7 @@ class Tree:
     # --- ancestors without a walk -------------------------------------------------------------
 
     def depth(self, node: int) -> int | None:
-        """How many tokens lead to ``node``, itself included; None for one that is not known."""
+        """Number of tokens that lead to ``node``, itself included; None where it is not known."""
         if node not in self._depth:
             if node not in self.parents:
                 return None

@@ -27,7 +27,8 @@ def sample_report(
 ) -> dict[str, Any]:
     """Run ``read`` through the chain and return plain values.
 
-    Keys as in a run file's step: ``stages``, ``top``, and ``kept_ids``; plus the settings, the draw at ``context``'s seed, and what is not known.
+    Keys as in a run file's step: ``stages``, ``top``, and ``kept_ids``; plus
+    the settings, the draw at ``context``'s seed, and what is not known.
 
     No NaN or infinity: null, and a ``..._reason`` beside it. Raises SamplingError.
     """

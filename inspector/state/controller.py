@@ -274,7 +274,7 @@ class Controller:
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a deleted branch that can be brought back."""
+        """True if there is a deleted branch that can be brought back."""
         return bool(self.log.tree.undoable)
 
     def undo(self) -> None:

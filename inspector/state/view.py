@@ -157,7 +157,7 @@ class RunLog:
         return self.tree.along(self.tree.branch(node, visited))
 
     def name_above(self, node: int) -> str:
-        """What the nearest named branch that ``node`` is on is called; "" if there is none."""
+        """The name of the nearest named branch that ``node`` is on; "" if there is none."""
         named = self.tree.nearest(node, (one for one, name in self.names.items() if name))
         return self.names[named] if named is not None else ""
 

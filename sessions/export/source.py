@@ -84,7 +84,7 @@ class Source:
 
     @property
     def deleted(self) -> int:
-        """How many branches were deleted."""
+        """Number of deleted branches."""
         return len(self.tree.deleted_tips)
 
     def speed(self) -> Speed:

@@ -52,7 +52,7 @@ def speeds(source: Source) -> list[tuple[str, str]]:
 
 
 def deleted_words(source: Source) -> str:
-    """What was deleted, and so is told of nowhere else."""
+    """A note on deleted branches, which a report leaves out."""
     branches, tokens = source.deleted, len(source.tree.deleted)
     return (
         f"{branches:,} branch{'' if branches == 1 else 'es'} "

@@ -172,7 +172,7 @@ class HFBackend:
         return self._reader.seek(ids)
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
-        """As ``seek``, for a new prompt: full blocks only, and why not more."""
+        """Move to the longest run of cached blocks that ``ids`` begin with, for a new prompt."""
         return self._reader.start(ids)
 
     def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:

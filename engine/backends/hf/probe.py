@@ -1,4 +1,4 @@
-"""What only the running model tells: its cache, its width, whether a pool suits it, rewinding."""
+"""Probe a loaded model with short passes: width, cache type, pool, rewinding."""
 
 from __future__ import annotations
 

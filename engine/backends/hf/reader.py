@@ -33,7 +33,7 @@ from engine.timing import now_ms
 
 
 class Reader:
-    """What has been read, and where its K and V lie: in ``pool``, in ``cache``, or nowhere.
+    """A text that has been read, with its K and V in ``pool``, in ``cache``, or nowhere.
 
     A pass that fails leaves ``length`` as it was. With a pool nothing is lost; a half-written cache
     of the model's own is dropped, and the next pass reads everything again.
@@ -62,12 +62,12 @@ class Reader:
 
     @property
     def ids(self) -> list[int]:
-        """What was read and not taken back. Do not change it."""
+        """Token ids read and not taken back. Do not change it."""
         return self._own_ids if self.pool is None else self.pool.current.ids
 
     @property
     def sequence(self) -> TokenSequence:
-        """What the next pass goes on with."""
+        """The sequence that the next pass goes on with."""
         return self._own_ids if self.pool is None else self.pool.current
 
     def go_to(self, sequence: TokenSequence) -> list[int]:
@@ -137,7 +137,7 @@ class Reader:
         return kept
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
-        """As ``seek``, for a new prompt: in a pool full blocks only, and why not more."""
+        """Move to the longest cached run of ``ids`` for a new prompt; in a pool, of full blocks."""
         self._whole = len(ids)
         if self.pool is not None:
             with self._leaving_nothing_useless(self.pool):
@@ -209,7 +209,7 @@ class Reader:
             self.pool.clear()
 
     def cool_down(self) -> None:
-        """What has run so far was no warm-up: the next pass of each kind is one."""
+        """Count the next pass of each kind as a warm-up again."""
         self._kinds.clear()
 
     def _drop_cache(self) -> None:

@@ -1,4 +1,4 @@
-"""What a pass gave: logits in main memory, or an error in one line."""
+"""Results of a pass: logits in main memory, or an error in one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_finite(row: RowLogits, dtype: str) -> None:
 
 
 def explained(error: Exception, count: int) -> BackendError:
-    """What went wrong in a pass of ``count`` positions, in one line."""
+    """The error of a pass of ``count`` positions, in one line."""
     if isinstance(error, BackendError):
         return error
     if isinstance(error, OutOfBlocks):

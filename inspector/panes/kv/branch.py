@@ -154,5 +154,5 @@ def token_at(view: View, branch: BranchState, position: int) -> Token | None:
 
 
 def name_of(view: View, branch: BranchState) -> str:
-    """What the user calls a branch: the nearest name above its end; "" if there is none."""
+    """The user's name for a branch: the nearest one above its end; "" if there is none."""
     return view.log.name_above(branch.node) if branch.node is not None else ""
