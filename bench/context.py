@@ -32,9 +32,9 @@ from transformers import DynamicCache
 from engine.backends.hf.upcast import Widened
 from engine.kv import attention
 from engine.kv.cache import PooledCache
-from engine.kv.layout import cache_argument, probe
 from engine.measure.roofline import measure_ceilings
 from engine.models import resolve as models
+from tests.kv_probe import cache_argument, probe
 
 LENGTHS = (16, 64, 256, 512, 1000, 2000, 3000, 4000)
 CHUNK = 256

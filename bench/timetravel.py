@@ -28,8 +28,8 @@ import torch
 from engine.backends.hf.upcast import Widened
 from engine.kv import attention
 from engine.kv.cache import PooledCache
-from engine.kv.layout import cache_argument, probe
 from engine.models import resolve as models
+from tests.kv_probe import cache_argument, probe
 
 CHUNK = 256
 WAYS = {

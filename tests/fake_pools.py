@@ -7,10 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from textual.content import Content
 
 from engine.records.cache import BlockStatus, BranchState, GroupState, PoolState
 from engine.records.step import StepRecord
 from engine.records.vocabulary import Token
+from inspector.panes.kv.branch import Place
+from inspector.panes.kv.layout import kv_rows
+from inspector.panes.kv.pool import PoolLook, pool_look
 from inspector.state.view import View
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, timing, view
 
@@ -121,3 +125,12 @@ SIDE = branch(2, 53, (0, 1, 2, 68), node=33, held=True)
 """The other line; block 3 was shared until it was written."""
 FORKED = pool(LONG, SIDE, current=2, forks=1, copied_blocks=1, pieces=2)
 """Blocks 0, 1 and 2 twice."""
+
+
+def kv_lines(view: View, width: int, height: int, chosen: Place | None = None) -> list[Content]:
+    """The whole pane as a list."""
+    look = pool_look(view)
+    if chosen is None and isinstance(look, PoolLook):
+        chosen = look.cursor.newest(look.pool.block_size)
+    rows = kv_rows(view, width, height, look, chosen)
+    return [rows[index] for index in range(len(rows))]

@@ -18,8 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from engine.kv import attention
 from engine.kv.branch import OutOfBlocks
 from engine.kv.cache import PooledCache
-from engine.kv.layout import Layout, Unpooled, cache_argument, layout_of, probe
+from engine.kv.layout import Layout, Unpooled, layout_of
 from engine.records.cache import PrefixReport
+from tests.kv_probe import cache_argument, probe
 from tests.tiny_models import MODELS, VOCAB
 
 POOLED = ("llama", "gpt2", "qwen3", "gemma3", "mistral")

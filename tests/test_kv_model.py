@@ -15,8 +15,9 @@ import transformers
 
 from engine.kv import attention
 from engine.kv.cache import PooledCache
-from engine.kv.layout import LayerShape, Layout, cache_argument, probe
+from engine.kv.layout import LayerShape, Layout
 from engine.measure.compare_logits import compare_logits
+from tests.kv_probe import cache_argument, probe
 
 SMOLLM2 = Layout(
     (LayerShape(3, 64, 64, None, torch.float16, torch.device("cpu")),) * 30, shared=False

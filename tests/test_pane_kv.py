@@ -13,10 +13,10 @@ from engine.records.events import Record
 from engine.records.model import ModelFacts
 from inspector.draw.blocks import Block, grid
 from inspector.panes.kv.figures import formula, per_token
-from inspector.panes.kv.layout import kv_lines
 from inspector.panes.kv.logical import free_blocks, logical_blocks
 from inspector.panes.kv.pane import KVPane
 from inspector.state.view import View
+from tests.fake_pools import kv_lines
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 

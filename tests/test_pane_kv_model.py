@@ -10,9 +10,9 @@ from engine import Stepper, open_model
 from engine.backends.hf.backend import HFBackend
 from engine.sampling.chain import effective
 from inspector.draw.numbers import size
-from inspector.panes.kv.layout import kv_lines
 from inspector.panes.kv.pool import PoolLook, pool_look
 from inspector.state.view import RunLog, View
+from tests.fake_pools import kv_lines
 from tests.fakes import texts
 
 pytestmark = pytest.mark.model

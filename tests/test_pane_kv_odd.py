@@ -12,9 +12,8 @@ from engine.records.cache import GroupState, KVState, PoolState
 from engine.records.model import KVStorage
 from inspector.panes.kv.branch import Place
 from inspector.panes.kv.detail import block_lines, last_node
-from inspector.panes.kv.layout import kv_lines
 from inspector.panes.kv.pool import PoolLook, contradiction, pool_look
-from tests.fake_pools import FORKED, LONG, SIDE, branch, forked, pool
+from tests.fake_pools import FORKED, LONG, SIDE, branch, forked, kv_lines, pool
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 # --- records that cannot be -----------------------------------------------------------------

@@ -17,11 +17,11 @@ from engine.records.vocabulary import Token
 from inspector.panes.kv.branch import Place, TextTree, cursor_branch
 from inspector.panes.kv.detail import last_node
 from inspector.panes.kv.figures import figures
-from inspector.panes.kv.layout import KVRows, kv_lines, kv_rows
+from inspector.panes.kv.layout import KVRows, kv_rows
 from inspector.panes.kv.pool import PoolLook, layer_ranges, pool_look
 from inspector.panes.kv.table import Run, runs
 from inspector.state.view import RunLog, View
-from tests.fake_pools import FORKED, LONG, SIDE, branch, forked, pool
+from tests.fake_pools import FORKED, LONG, SIDE, branch, forked, kv_lines, pool
 from tests.fakes import kv, prompt, step, texts, timing
 
 

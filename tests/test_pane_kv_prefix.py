@@ -14,11 +14,10 @@ from engine.kv.prefix import explain
 from engine.records.cache import PrefixReport
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.vocabulary import Token, Vocabulary
-from inspector.panes.kv.layout import kv_lines
 from inspector.panes.kv.prefix import prefix_lines, prefix_short
 from inspector.panes.prefill.pane import prefill_lines
 from inspector.state.view import View
-from tests.fake_pools import branch, pool
+from tests.fake_pools import branch, kv_lines, pool
 from tests.fakes import SMOLLM2, chunk, prefill, prompt, texts, view
 
 

@@ -10,10 +10,10 @@ from engine.backends.hf.pool import KVOptions
 from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from inspector.panes.kv.layout import kv_lines
 from inspector.panes.kv.pool import PoolLook, pool_look
 from inspector.state.view import RunLog, View
 from tests import tiny_models
+from tests.fake_pools import kv_lines
 from tests.fakes import texts
 
 BLOCK, BLOCKS = 4, 9

@@ -264,11 +264,6 @@ class PooledCache(Cache):
         )
 
     @property
-    def scratch_bytes(self) -> int:
-        """Bytes of the buffers that scattered or 8-bit K and V are read into."""
-        return self._scratch.nbytes
-
-    @property
     def branch_bytes(self) -> int:
         """Bytes of the current branch's positions, shared ones included."""
         size = self.pool.block_size

@@ -6,12 +6,10 @@ layout there is (grouped heads, a head size of its own, values narrower than key
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import DynamicCache
 
 SCALE_BYTES = 2
 """Bytes of the float16 scale that an 8-bit pool keeps per position and head, for K and for V."""
@@ -121,23 +119,3 @@ def _shape_of(layer: Any) -> LayerShape | None:
         dtype=keys.dtype,
         device=keys.device,
     )
-
-
-def cache_argument(model: Any) -> str:
-    """The name under which ``model`` takes its cache. Raises Unpooled if it takes none."""
-    known = inspect.signature(model.forward).parameters
-    for name in ("cache", "past_key_values"):
-        if name in known:
-            return name
-    raise Unpooled("the model takes no cache of K and V")
-
-
-def probe(model: Any, token_id: int = 0) -> Layout:
-    """The layout of ``model``, from one pass over ``token_id``. Raises Unpooled."""
-    argument = cache_argument(model)
-    config = model.config.get_text_config(decoder=True)
-    cache = DynamicCache(config=config)
-    ids = torch.tensor([[token_id]], device=model.get_input_embeddings().weight.device)
-    with torch.inference_mode():
-        model(ids, use_cache=True, **{argument: cache})
-    return layout_of(cache, hidden_layers=getattr(config, "num_hidden_layers", None))

@@ -44,8 +44,3 @@ class Scratch:
             return tensor.float()
         wide = self.take(name, tuple(tensor.shape), torch.float32, tensor.device)
         return wide.copy_(tensor)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the buffers hold."""
-        return sum(buffer.numel() * buffer.element_size() for buffer in self._buffers.values())

@@ -15,7 +15,7 @@ from inspector.panes.kv.branches import branch_lines
 from inspector.panes.kv.figures import figures, lengths
 from inspector.panes.kv.grid import GridLine, Stretch, grid_lines, key
 from inspector.panes.kv.logical import logical_picture, state
-from inspector.panes.kv.pool import Kind, PoolLook, group_name, layer_ranges, pool_look
+from inspector.panes.kv.pool import Kind, PoolLook, group_name, layer_ranges
 from inspector.panes.kv.pool_figures import pool_figures
 from inspector.panes.kv.prefix import prefix_lines
 from inspector.panes.kv.table import detail_lines, missing, table_lines
@@ -225,12 +225,3 @@ def _logical(
         return KVRows((), [*head, *rest, *drawn, *foot], 0, None)
     drawn = logical_picture(view, width, max(3, height - len(head)))
     return KVRows((), [*head, *drawn, *rest, legend(width)], 0, None)
-
-
-def kv_lines(view: View, width: int, height: int, chosen: Place | None = None) -> list[Content]:
-    """The whole pane as a list."""
-    look = pool_look(view)
-    if chosen is None and isinstance(look, PoolLook):
-        chosen = look.cursor.newest(look.pool.block_size)
-    rows = kv_rows(view, width, height, look, chosen)
-    return [rows[index] for index in range(len(rows))]
