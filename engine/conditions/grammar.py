@@ -55,7 +55,6 @@ _OPERATORS = (
     ast.In,
     ast.NotIn,
 )
-_STAGES = (*STAGES, Processor.name)
 _INSTEAD = {"&&": "and", "||": "or", "!": "not"}
 _FOREIGN = re.compile(r"&&|\|\||!(?!=)")
 _STRINGS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
@@ -156,9 +155,10 @@ def _check_stage(node: ast.expr, text: str) -> None:
     name = node.value if isinstance(node, ast.Constant) else None
     if not isinstance(name, str):
         raise ConditionError('a stage is named in quotes, such as "top_p"', _column(node, text))
-    if name not in _STAGES:
-        near = DIALS[name][0] if name in DIALS else _nearest(name, _STAGES, 0.5)
-        hint = f"did you mean {near}?" if near else f"known: {', '.join(_STAGES)}"
+    stages = (*STAGES, Processor.name)
+    if name not in stages:
+        near = DIALS[name][0] if name in DIALS else _nearest(name, stages, 0.5)
+        hint = f"did you mean {near}?" if near else f"known: {', '.join(stages)}"
         raise ConditionError(f"unknown stage {name!r}; {hint}", _column(node, text))
 
 

@@ -16,8 +16,6 @@ MIROSTAT_REPLACES, GREEDY_ALONE = "mirostat replaces it", "not used: greedy"
 FLAG, SESSION, GENERATION_CONFIG, OFF = "flag", "session", "generation_config.json", "off"
 DEFAULT = "default"
 
-_MIROSTAT_KEEPS = ("logit_bias", "grammar", "temperature", "mirostat")
-
 _LISTS_IN_FILE: dict[str, tuple[str, Callable[[Any], list[lists.Entry]]]] = {
     "bad_words_ids": ("bad_words", lambda ids: [lists.Entry(tuple(map(int, one))) for one in ids]),
     "suppress_tokens": ("suppress", lambda ids: [lists.Entry((int(one),)) for one in ids]),
@@ -155,7 +153,7 @@ def _used(
     ]
     why, idle = "", []
     if values.get("mirostat_tau"):
-        why, idle = MIROSTAT_REPLACES, [name for name in on if name not in _MIROSTAT_KEEPS]
+        why, idle = MIROSTAT_REPLACES, [name for name in on if not STAGES[name].beside_mirostat]
     elif preset.greedy_alone and build(("temperature",), values, preset.name).greedy:
         why = GREEDY_ALONE
         idle = [name for name in on if STAGES[name] is not Temperature and _samples(name)]
@@ -178,8 +176,8 @@ def _values(
     """(dial values as the stages take them: text turned into ids where somebody can, warnings)."""
     values: dict[str, Any] = {name: setting.value for name, setting in dials.items()}
     warnings = []
-    for name, numbered in lists.TOKEN_LISTS.items():
-        if resolve is None or not values.get(name):
+    for name, (_, dial) in DIALS.items():
+        if resolve is None or not dial.token_list or not values.get(name):
             continue
         try:
             if name == "bad_words" and preset.words_with_space:
@@ -187,7 +185,7 @@ def _values(
                 continue
             if name == "bad_words":
                 warnings += _twins(values[name], resolve)
-            values[name] = lists.with_ids(values[name], numbered, resolve)
+            values[name] = lists.with_ids(values[name], dial.numbered, resolve)
         except ValueError as error:
             raise SpecError(f"{name}: {error}") from None
     if values.get("xtc_probability") and values["xtc_threshold"] == 0.0:

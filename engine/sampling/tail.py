@@ -20,24 +20,7 @@ from engine.records.arrays import FloatArray, IntArray
 from engine.records.step import StepRecord
 from engine.sampling.candidates import Candidates
 from engine.sampling.chain import Chain
-from engine.sampling.stages import (
-    Allowed,
-    BadWords,
-    Dry,
-    Epsilon,
-    Grammar,
-    LogitBias,
-    MinNewTokens,
-    MinP,
-    NoRepeatNGram,
-    Penalties,
-    Stage,
-    StageContext,
-    Suppress,
-    Temperature,
-    TopK,
-    TopP,
-)
+from engine.sampling.stages import Locality, Stage, StageContext, Temperature, TopK
 from engine.sampling.stages.truncation import Ties
 
 _SLACK = 4e-6
@@ -45,22 +28,6 @@ _SLACK = 4e-6
 
 _LOG_MANY = 50.0
 """The logarithm of more tokens than there are."""
-
-_BY_ID = (
-    Allowed,
-    BadWords,
-    Dry,
-    Grammar,
-    LogitBias,
-    MinNewTokens,
-    NoRepeatNGram,
-    Penalties,
-    Suppress,
-)
-"""What becomes of a token here depends on its id, its own logit and the text; never on others."""
-_LEADING = (TopK, TopP, MinP, Epsilon)
-"""What is kept here is a leading stretch, and where that ends depends on its own tokens and on the
-mass of all that follow, one way: the more mass, the longer, or the shorter."""
 
 
 def rest_mass(step: StepRecord) -> float:
@@ -197,9 +164,9 @@ def _after(stage: Stage, known: _Known, context: StageContext) -> _Known | None:
     """What is known after a stage; None where nothing can be said."""
     if isinstance(stage, Temperature) and not stage.greedy:
         return _tempered(stage, known, context) if stage.dynatemp_range == 0.0 else None
-    if isinstance(stage, _BY_ID):
+    if stage.locality is Locality.BY_ID:
         return _changed_by_id(stage, known, context)
-    if isinstance(stage, (Temperature, *_LEADING)):
+    if stage.locality is Locality.LEADING or isinstance(stage, Temperature):
         return _cut(stage, known, context)
     return None
 

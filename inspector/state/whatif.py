@@ -149,8 +149,9 @@ def parsed(dial: str, text: str, vocabulary: Vocabulary | None) -> Value:
     A token given as text is looked up; text of several tokens needs the model's tokenizer, which
     is not in this process.
     """
-    value = DIALS[dial][1].parse(text.strip() if DIALS[dial][1].numeric else text)
-    if dial not in lists.TOKEN_LISTS or not isinstance(value, str):
+    what = DIALS[dial][1]
+    value = what.parse(text.strip() if what.numeric else text)
+    if not what.token_list or not isinstance(value, str):
         return value
 
     def ids_of(token: str) -> list[int]:
@@ -159,7 +160,7 @@ def parsed(dial: str, text: str, vocabulary: Vocabulary | None) -> Value:
             raise ValueError(f"{token!r} is not one token of this model: give its ids")
         return found[:1]
 
-    return lists.with_ids(value, lists.TOKEN_LISTS[dial], ids_of)
+    return lists.with_ids(value, what.numbered, ids_of)
 
 
 def token_ids(vocabulary: Vocabulary, data: bytes) -> list[int]:

@@ -58,6 +58,22 @@ Value = int | float | str
 
 
 @dataclass(frozen=True, slots=True)
+class DialScale:
+    """The part of a dial's range that people use, for a screen that turns it.
+
+    A track from ``low`` to ``high``; a small and a large step; where to begin when off. ``log``:
+    equal distances on the track are equal ratios.
+    """
+
+    low: int | float
+    high: int | float
+    step: int | float
+    leap: int | float
+    start: int | float
+    log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Dial:
     """One parameter of a stage, as flags, spec strings and the screen know it.
 
@@ -65,7 +81,8 @@ class Dial:
     ``apart`` is a value that continues no scale, such as top_k's 0, which is looser than any k.
     ``also_off`` is another way to write ``off``, as some stacks do; it is read as ``off``.
     A dial of kind ``str`` has a ``form``: a function that returns the text in its one proper
-    spelling, or raises ValueError.
+    spelling, or raises ValueError. A ``token_list`` may name tokens by text, which a tokenizer
+    turns into ids; ``numbered``: with a number for each entry.
     """
 
     name: str
@@ -80,6 +97,9 @@ class Dial:
     apart: Value | None = None
     also_off: Value | None = None
     form: Callable[[str], str] = str
+    token_list: bool = False
+    numbered: bool = False
+    scale: DialScale | None = None
 
     @property
     def numeric(self) -> bool:
@@ -142,6 +162,18 @@ class Role(StrEnum):
     SAMPLING = "sampling"
 
 
+class Locality(StrEnum):
+    """What decides over one token in a stage: how much of the distribution it has to know."""
+
+    BY_ID = "by id"
+    """The token's id, its own logit and the text so far; never another token."""
+    LEADING = "leading"
+    """A leading stretch is kept, and where it ends depends on its own tokens and on the mass of
+    all that follow, one way: the more mass, the longer, or the shorter."""
+    WHOLE = "whole"
+    """The whole distribution."""
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """The number by which a stage judged one token, and where the border lay.
@@ -163,6 +195,7 @@ class Stage(Protocol):
     name: ClassVar[str]
     dials: ClassVar[tuple[Dial, ...]]
     role: ClassVar[Role]
+    locality: ClassVar[Locality]
 
     @property
     def params(self) -> dict[str, Any]: ...
@@ -192,6 +225,9 @@ class Parameters:
     dials: ClassVar[tuple[Dial, ...]]
     role: ClassVar[Role]
     source: ClassVar[str]
+    locality: ClassVar[Locality] = Locality.WHOLE
+    beside_mirostat: ClassVar[bool] = False
+    """Whether the stage is still used where mirostat takes the place of the others."""
 
     @property
     def params(self) -> dict[str, Any]:
@@ -290,15 +326,21 @@ _Class = TypeVar("_Class", bound=type[Any])
 
 
 def stage(
-    name: str, *dials: Dial, role: Role = Role.SAMPLING, source: str
+    name: str,
+    *dials: Dial,
+    role: Role = Role.SAMPLING,
+    source: str,
+    locality: Locality = Locality.WHOLE,
+    beside_mirostat: bool = False,
 ) -> Callable[[_Class], _Class]:
-    """Register a stage class under ``name`` with the dials that set its fields.
+    """Register a stage class under ``name`` with the dials that set its fields, and its traits.
 
     ``source`` says where its definition comes from: a paper, or the stack that invented it.
     """
 
     def register(cls: _Class) -> _Class:
         cls.name, cls.dials, cls.role, cls.source = name, dials, role, source
+        cls.locality, cls.beside_mirostat = locality, beside_mirostat
         STAGES[name] = cls
         DIALS.update({dial.name: (name, dial) for dial in dials})
         return cls

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from engine.records.arrays import IntArray
 from engine.sampling.candidates import Candidates, SamplingError
-from engine.sampling.stages.base import Dial, Parameters, Role, StageContext, stage
+from engine.sampling.stages.base import (
+    Dial,
+    DialScale,
+    Locality,
+    Parameters,
+    Role,
+    StageContext,
+    stage,
+)
 from engine.sampling.stages.lists import (
     entries,
     numbered_sequences,
@@ -36,10 +44,12 @@ class Over(StrEnum):
     "logit_bias",
     Dial(
         "logit_bias", str, 0, 0, "", "adds to the logits of tokens: 318:-1, 'New York':+2.5",
-        form=numbered_sequences,
+        form=numbered_sequences, token_list=True, numbered=True,
     ),
     role=Role.LOGITS,
     source="OpenAI API; transformers SequenceBiasLogitsProcessor for sequences",
+    locality=Locality.BY_ID,
+    beside_mirostat=True,
 )  # fmt: skip
 @dataclass(frozen=True)
 class LogitBias(Parameters):
@@ -66,11 +76,13 @@ class LogitBias(Parameters):
 @stage(
     "bad_words",
     Dial(
-        "bad_words", str, 0, 0, "", "forbids token sequences: 318 257, 'New York'", form=sequences
+        "bad_words", str, 0, 0, "", "forbids token sequences: 318 257, 'New York'", form=sequences,
+        token_list=True,
     ),
     role=Role.LOGITS,
     source="transformers NoBadWordsLogitsProcessor",
-)
+    locality=Locality.BY_ID,
+)  # fmt: skip
 @dataclass(frozen=True)
 class BadWords(Parameters):
     """Forbid the token that would complete one of the listed sequences.
@@ -101,10 +113,14 @@ class BadWords(Parameters):
 
 @stage(
     "allowed",
-    Dial("allowed_token_ids", str, 0, 0, "", "forbids all others: 318, 257", form=single_ids),
+    Dial(
+        "allowed_token_ids", str, 0, 0, "", "forbids all others: 318, 257", form=single_ids,
+        token_list=True,
+    ),
     role=Role.LOGITS,
     source="vLLM SamplingParams.allowed_token_ids",
-)
+    locality=Locality.BY_ID,
+)  # fmt: skip
 @dataclass(frozen=True)
 class Allowed(Parameters):
     """Forbid every token that is not listed."""
@@ -121,9 +137,10 @@ class Allowed(Parameters):
 
 @stage(
     "suppress",
-    Dial("suppress", str, 0, 0, "", "forbids tokens: 318, 257", form=single_ids),
+    Dial("suppress", str, 0, 0, "", "forbids tokens: 318, 257", form=single_ids, token_list=True),
     role=Role.LOGITS,
     source="transformers SuppressTokensLogitsProcessor",
+    locality=Locality.BY_ID,
 )
 @dataclass(frozen=True)
 class Suppress(Parameters):
@@ -140,10 +157,14 @@ class Suppress(Parameters):
 
 @stage(
     "min_new_tokens",
-    Dial("min_new_tokens", int, 0, _NO_LIMIT, 0, "forbids stop tokens before so many", "tokens"),
+    Dial(
+        "min_new_tokens", int, 0, _NO_LIMIT, 0, "forbids stop tokens before so many", "tokens",
+        scale=DialScale(0, 100, 1, 10, 10),
+    ),
     role=Role.LOGITS,
     source="transformers MinNewTokensLengthLogitsProcessor",
-)
+    locality=Locality.BY_ID,
+)  # fmt: skip
 @dataclass(frozen=True)
 class MinNewTokens(Parameters):
     """Forbid the stop tokens until the output has the given length."""
@@ -158,10 +179,14 @@ class MinNewTokens(Parameters):
 
 @stage(
     "no_repeat_ngram",
-    Dial("no_repeat_ngram_size", int, 0, _NO_LIMIT, 0, "forbids a second n-gram", "tokens"),
+    Dial(
+        "no_repeat_ngram_size", int, 0, _NO_LIMIT, 0, "forbids a second n-gram", "tokens",
+        scale=DialScale(0, 10, 1, 2, 3),
+    ),
     role=Role.LOGITS,
     source="fairseq; transformers NoRepeatNGramLogitsProcessor",
-)
+    locality=Locality.BY_ID,
+)  # fmt: skip
 @dataclass(frozen=True)
 class NoRepeatNGram(Parameters):
     """Forbid every token that would complete an n-gram seen before, in the prompt or the output."""

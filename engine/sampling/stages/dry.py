@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.sampling.candidates import Candidates, SamplingError
-from engine.sampling.stages.base import Dial, Parameters, Role, StageContext, stage
+from engine.sampling.stages.base import (
+    Dial,
+    DialScale,
+    Locality,
+    Parameters,
+    Role,
+    StageContext,
+    stage,
+)
 from engine.sampling.stages.lists import entries, sequences, texts
 from engine.sampling.stages.penalties import LAST_N, last_tokens
 
@@ -23,14 +31,27 @@ Tails = tuple[tuple[int, ...], ...]
 
 @stage(
     "dry",
-    Dial("dry_multiplier", float, 0, 1000, 0.0, "scale of the penalty", "logits"),
-    Dial("dry_base", float, 1, 100, None, "growth of the penalty per token of the repeat"),
-    Dial("dry_allowed_length", int, 1, _NO_LIMIT, None, "repeats up to here are free", "tokens"),
-    Dial("dry_last_n", int, -1, _NO_LIMIT, None, LAST_N, "tokens", apart=-1),
+    Dial(
+        "dry_multiplier", float, 0, 1000, 0.0, "scale of the penalty", "logits",
+        scale=DialScale(0, 4, 0.1, 0.5, 0.8),
+    ),
+    Dial(
+        "dry_base", float, 1, 100, None, "growth of the penalty per token of the repeat",
+        scale=DialScale(1, 4, 0.05, 0.25, 1.75),
+    ),
+    Dial(
+        "dry_allowed_length", int, 1, _NO_LIMIT, None, "repeats up to here are free", "tokens",
+        scale=DialScale(1, 16, 1, 4, 2),
+    ),
+    Dial(
+        "dry_last_n", int, -1, _NO_LIMIT, None, LAST_N, "tokens", apart=-1,
+        scale=DialScale(1, 2048, 1, 16, 64, log=True),
+    ),
     Dial("dry_breakers", str, 0, 0, None, "no repeat reaches across these", form=sequences),
     role=Role.LOGITS,
     source="DRY by p-e-w (oobabooga/text-generation-webui#5677), as llama.cpp has it",
-)
+    locality=Locality.BY_ID,
+)  # fmt: skip
 @dataclass(frozen=True)
 class Dry(Parameters):
     """Don't Repeat Yourself: penalise the token that would extend a repeated sequence.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from engine.records.vocabulary import TokenKind, Vocabulary
 from engine.sampling.candidates import Candidates, SamplingError
-from engine.sampling.stages.base import Dial, Parameters, Role, StageContext, stage
+from engine.sampling.stages.base import Dial, Locality, Parameters, Role, StageContext, stage
 
 _EXTRA = "llm-inspect-tui[grammar]"
 # Else, where a grammar leaves one text only, llguidance allows the one token it would cut it into.
@@ -36,6 +36,8 @@ def _schema(text: str) -> str:
     Dial("lark", str, 0, 0, "", "the output fits this Lark grammar"),
     role=Role.LOGITS,
     source="llguidance (github.com/guidance-ai/llguidance)",
+    locality=Locality.BY_ID,
+    beside_mirostat=True,
 )
 @dataclass(frozen=True)
 class Grammar(Parameters):

@@ -16,14 +16,6 @@ from dataclasses import dataclass
 Resolver = Callable[[str], Sequence[int]]
 """A tokenizer: the ids of a text, without special tokens."""
 
-TOKEN_LISTS = {
-    "logit_bias": True,
-    "bad_words": False,
-    "suppress": False,
-    "allowed_token_ids": False,
-}
-"""Dials that list token sequences to be had as ids, and whether each entry has a number."""
-
 _PIECE = re.compile(r"\s*(?:'((?:[^'\\]|\\.)*)'|(\d+)(?![\w.])|:\s*([^\s,']+)|(,))\s*")
 _ESCAPES = {"n": "\n", "t": "\t"}
 _MAX_ID = 2**31 - 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.sampling.candidates import Candidates
-from engine.sampling.stages.base import Dial, Figure, Parameters, StageContext, stage
+from engine.sampling.stages.base import Dial, DialScale, Figure, Parameters, StageContext, stage
 
 _FITTED = 100
 """Leading tokens from which version 1 estimates the exponent (llama.cpp's m)."""
@@ -16,11 +16,21 @@ _FITTED = 100
 
 @stage(
     "mirostat",
-    Dial("mirostat_tau", float, 0, 100, 0.0, "aims at this surprisal", "bits", apart=0.0),
-    Dial("mirostat_eta", float, 0.0, 1.0, None, "how fast it learns", low_included=False),
-    Dial("mirostat_version", int, 1, 2, None, "1 cuts to a rank, 2 to a surprisal"),
+    Dial(
+        "mirostat_tau", float, 0, 100, 0.0, "aims at this surprisal", "bits", apart=0.0,
+        scale=DialScale(0, 10, 0.1, 1.0, 5.0),
+    ),
+    Dial(
+        "mirostat_eta", float, 0.0, 1.0, None, "how fast it learns", low_included=False,
+        scale=DialScale(0, 1, 0.01, 0.1, 0.1),
+    ),
+    Dial(
+        "mirostat_version", int, 1, 2, None, "1 cuts to a rank, 2 to a surprisal",
+        scale=DialScale(1, 2, 1, 1, 2),
+    ),
     source="arXiv:2007.14966, as llama.cpp has it",
-)
+    beside_mirostat=True,
+)  # fmt: skip
 @dataclass(frozen=True)
 class Mirostat(Parameters):
     """Cut what is too surprising by a border mu; steer mu towards a mean surprisal of tau bits.

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from engine.records.arrays import IntArray
 from engine.sampling.candidates import Candidates
-from engine.sampling.stages.base import Dial, Parameters, Role, StageContext, stage
+from engine.sampling.stages.base import (
+    Dial,
+    DialScale,
+    Locality,
+    Parameters,
+    Role,
+    StageContext,
+    stage,
+)
 from engine.sampling.stages.bias import Over
 
 _NO_LIMIT = float("inf")
@@ -20,13 +28,23 @@ LAST_N = "looks at the last n tokens; -1 at all"
     "penalties",
     Dial(
         "repetition_penalty", float, 0, 100, 1.0, "divides a seen token's logit, or multiplies it",
-        low_included=False,
+        low_included=False, scale=DialScale(0.5, 2, 0.05, 0.25, 1.1),
     ),
-    Dial("frequency_penalty", float, -100, 100, 0.0, "subtracted once per occurrence", "logits"),
-    Dial("presence_penalty", float, -100, 100, 0.0, "subtracted once from a seen token", "logits"),
-    Dial("penalty_last_n", int, -1, _NO_LIMIT, None, LAST_N, "tokens", apart=-1),
+    Dial(
+        "frequency_penalty", float, -100, 100, 0.0, "subtracted once per occurrence", "logits",
+        scale=DialScale(-2, 2, 0.1, 0.5, 0.5),
+    ),
+    Dial(
+        "presence_penalty", float, -100, 100, 0.0, "subtracted once from a seen token", "logits",
+        scale=DialScale(-2, 2, 0.1, 0.5, 0.5),
+    ),
+    Dial(
+        "penalty_last_n", int, -1, _NO_LIMIT, None, LAST_N, "tokens", apart=-1,
+        scale=DialScale(1, 2048, 1, 16, 64, log=True),
+    ),
     role=Role.LOGITS,
     source="CTRL (arXiv:1909.05858) for repetition; OpenAI API for frequency and presence",
+    locality=Locality.BY_ID,
 )  # fmt: skip
 @dataclass(frozen=True)
 class Penalties(Parameters):

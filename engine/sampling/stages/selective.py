@@ -10,7 +10,7 @@ import numpy as np
 from engine.records.arrays import FloatArray
 from engine.sampling.candidates import Candidates
 from engine.sampling.draw import Purpose, uniform
-from engine.sampling.stages.base import Dial, Figure, Parameters, StageContext, stage
+from engine.sampling.stages.base import Dial, DialScale, Figure, Parameters, StageContext, stage
 from engine.sampling.stages.truncation import Ties
 
 _NO_LIMIT = float("inf")
@@ -20,7 +20,7 @@ _NO_LIMIT = float("inf")
     "typical",
     Dial(
         "typical_p", float, 0.0, 1.0, 1.0, "keeps the tokens nearest to the expected surprisal",
-        low_included=False,
+        low_included=False, scale=DialScale(0, 1, 0.01, 0.1, 0.95),
     ),
     source="arXiv:2202.00666",
 )  # fmt: skip
@@ -77,10 +77,16 @@ class Typical(Parameters):
 
 @stage(
     "xtc",
-    Dial("xtc_probability", float, 0.0, 1.0, 0.0, "how often the stage acts at all"),
-    Dial("xtc_threshold", float, 0.0, 1.0, None, "acts on tokens at least this likely"),
+    Dial(
+        "xtc_probability", float, 0.0, 1.0, 0.0, "how often the stage acts at all",
+        scale=DialScale(0, 1, 0.05, 0.25, 0.5),
+    ),
+    Dial(
+        "xtc_threshold", float, 0.0, 1.0, None, "acts on tokens at least this likely",
+        scale=DialScale(0, 0.5, 0.01, 0.1, 0.1),
+    ),
     source="Exclude Top Choices by p-e-w (oobabooga/text-generation-webui#6335)",
-)
+)  # fmt: skip
 @dataclass(frozen=True)
 class Xtc(Parameters):
     """With the given probability, of the tokens above the threshold cut all but the least likely.

@@ -8,18 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.sampling.candidates import Candidates
-from engine.sampling.stages.base import Dial, Figure, Parameters, StageContext, stage
+from engine.sampling.stages.base import Dial, DialScale, Figure, Parameters, StageContext, stage
 
 _LOWEST = float(np.finfo(np.float32).min)
 
 
 @stage(
     "temperature",
-    Dial("temperature", float, 0.0, 100.0, 1.0, "divides the logits; 0 takes the likeliest token"),
-    Dial("dynatemp_range", float, 0.0, 100.0, 0.0, "temperature varies by so much with entropy"),
-    Dial("dynatemp_exponent", float, 0.0, 100.0, None, "how it varies", low_included=False),
+    Dial(
+        "temperature", float, 0.0, 100.0, 1.0, "divides the logits; 0 takes the likeliest token",
+        scale=DialScale(0, 2, 0.05, 0.25, 0.8),
+    ),
+    Dial(
+        "dynatemp_range", float, 0.0, 100.0, 0.0, "temperature varies by so much with entropy",
+        scale=DialScale(0, 2, 0.05, 0.25, 0.5),
+    ),
+    Dial(
+        "dynatemp_exponent", float, 0.0, 100.0, None, "how it varies", low_included=False,
+        scale=DialScale(0, 4, 0.1, 0.5, 1.0),
+    ),
     source="Boltzmann distribution; dynamic temperature as in llama.cpp (temp-ext)",
-)
+    beside_mirostat=True,
+)  # fmt: skip
 @dataclass(frozen=True)
 class Temperature(Parameters):
     """Divide the logits by T; below 1 sharpens, above 1 flattens.

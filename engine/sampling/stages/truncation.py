@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from engine.records.arrays import DoubleArray
 from engine.sampling.candidates import Candidates
-from engine.sampling.stages.base import Dial, Figure, Parameters, StageContext, stage
+from engine.sampling.stages.base import (
+    Dial,
+    DialScale,
+    Figure,
+    Locality,
+    Parameters,
+    StageContext,
+    stage,
+)
 
 _NO_LIMIT = float("inf")
 
@@ -46,9 +54,10 @@ class Scale(StrEnum):
     "top_k",
     Dial(
         "top_k", int, 0, _NO_LIMIT, 0, "keeps the k most likely tokens", "tokens", apart=0,
-        also_off=-1,
+        also_off=-1, scale=DialScale(1, 1000, 1, 10, 40, log=True),
     ),
     source="arXiv:1805.04833",
+    locality=Locality.LEADING,
 )  # fmt: skip
 @dataclass(frozen=True)
 class TopK(Parameters):
@@ -77,10 +86,17 @@ class TopK(Parameters):
 
 @stage(
     "top_p",
-    Dial("top_p", float, 0.0, 1.0, 1.0, "keeps the smallest leading set of mass p"),
-    Dial("min_keep", int, 0, _NO_LIMIT, None, "the least that top_p and others leave", "tokens"),
+    Dial(
+        "top_p", float, 0.0, 1.0, 1.0, "keeps the smallest leading set of mass p",
+        scale=DialScale(0, 1, 0.01, 0.1, 0.95),
+    ),
+    Dial(
+        "min_keep", int, 0, _NO_LIMIT, None, "the least that top_p and others leave", "tokens",
+        scale=DialScale(0, 100, 1, 10, 1),
+    ),
     source="nucleus sampling, arXiv:1904.09751",
-)
+    locality=Locality.LEADING,
+)  # fmt: skip
 @dataclass(frozen=True)
 class TopP(Parameters):
     """Keep the smallest leading set whose mass reaches p; the most likely always stays.
@@ -135,9 +151,13 @@ class TopP(Parameters):
 
 @stage(
     "min_p",
-    Dial("min_p", float, 0.0, 1.0, 0.0, "cuts below m times the highest probability"),
+    Dial(
+        "min_p", float, 0.0, 1.0, 0.0, "cuts below m times the highest probability",
+        scale=DialScale(0, 0.5, 0.005, 0.05, 0.05),
+    ),
     source="arXiv:2407.01082",
-)
+    locality=Locality.LEADING,
+)  # fmt: skip
 @dataclass(frozen=True)
 class MinP(Parameters):
     """Cut every token whose probability is below m times that of the most likely."""
@@ -174,10 +194,12 @@ class MinP(Parameters):
 @stage(
     "epsilon",
     Dial(
-        "epsilon_cutoff", float, 0.0, 1.0, 0.0, "cuts below this probability", high_included=False
+        "epsilon_cutoff", float, 0.0, 1.0, 0.0, "cuts below this probability", high_included=False,
+        scale=DialScale(0, 0.01, 0.0002, 0.002, 0.001),
     ),
     source="arXiv:2210.15191",
-)
+    locality=Locality.LEADING,
+)  # fmt: skip
 @dataclass(frozen=True)
 class Epsilon(Parameters):
     """Cut every token whose probability is below epsilon, but never the most likely."""
@@ -193,9 +215,12 @@ class Epsilon(Parameters):
 
 @stage(
     "eta",
-    Dial("eta_cutoff", float, 0.0, 1.0, 0.0, "cuts below min(e, √e·exp(-H))", high_included=False),
+    Dial(
+        "eta_cutoff", float, 0.0, 1.0, 0.0, "cuts below min(e, √e·exp(-H))", high_included=False,
+        scale=DialScale(0, 0.01, 0.0002, 0.002, 0.001),
+    ),
     source="arXiv:2210.15191",
-)
+)  # fmt: skip
 @dataclass(frozen=True)
 class Eta(Parameters):
     """Cut every token whose probability is below ``min(e, sqrt(e) * exp(-entropy))``."""
@@ -222,7 +247,7 @@ class Eta(Parameters):
     "top_n_sigma",
     Dial(
         "top_n_sigma", float, 0, 1000, 0.0, "cuts below max - n deviations", "σ", apart=0.0,
-        also_off=-1.0,
+        also_off=-1.0, scale=DialScale(0, 5, 0.1, 0.5, 1.0),
     ),
     source="arXiv:2411.07641, as llama.cpp has it",
 )  # fmt: skip
@@ -253,9 +278,12 @@ class TopNSigma(Parameters):
 
 @stage(
     "top_h",
-    Dial("top_h", float, 0, 1, 0.0, "keeps the head with this share of the entropy", apart=0.0),
+    Dial(
+        "top_h", float, 0, 1, 0.0, "keeps the head with this share of the entropy", apart=0.0,
+        scale=DialScale(0, 1, 0.01, 0.1, 0.4),
+    ),
     source="arXiv:2509.02510, as transformers has it",
-)
+)  # fmt: skip
 @dataclass(frozen=True)
 class TopH(Parameters):
     """Keep the leading tokens while their part of the entropy is at most h times the whole.

@@ -1,77 +1,27 @@
 """Steps by which a key turns a dial, and the track its value is drawn on.
 
 A dial's range says what is possible; most of it nobody wants. The scale is the part that people
-use. A dial without an entry gets a scale from its range, so a new stage works without one.
+use. A dial without one gets a scale from its range.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from engine.sampling.stages import Dial, Value
-
-Number = int | float
+from engine.sampling.stages import Dial, DialScale, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The track from ``low`` to ``high``; a small and a large step; where to begin when off.
-
-    ``log``: equal distances on the track are equal ratios.
-    """
-
-    low: Number
-    high: Number
-    step: Number
-    leap: Number
-    start: Number
-    log: bool = False
-
-
-SCALES: dict[str, Scale] = {
-    "temperature": Scale(0, 2, 0.05, 0.25, 0.8),
-    "dynatemp_range": Scale(0, 2, 0.05, 0.25, 0.5),
-    "dynatemp_exponent": Scale(0, 4, 0.1, 0.5, 1.0),
-    "top_k": Scale(1, 1000, 1, 10, 40, log=True),
-    "top_p": Scale(0, 1, 0.01, 0.1, 0.95),
-    "min_keep": Scale(0, 100, 1, 10, 1),
-    "min_p": Scale(0, 0.5, 0.005, 0.05, 0.05),
-    "typical_p": Scale(0, 1, 0.01, 0.1, 0.95),
-    "epsilon_cutoff": Scale(0, 0.01, 0.0002, 0.002, 0.001),
-    "eta_cutoff": Scale(0, 0.01, 0.0002, 0.002, 0.001),
-    "top_h": Scale(0, 1, 0.01, 0.1, 0.4),
-    "top_n_sigma": Scale(0, 5, 0.1, 0.5, 1.0),
-    "xtc_probability": Scale(0, 1, 0.05, 0.25, 0.5),
-    "xtc_threshold": Scale(0, 0.5, 0.01, 0.1, 0.1),
-    "mirostat_tau": Scale(0, 10, 0.1, 1.0, 5.0),
-    "mirostat_eta": Scale(0, 1, 0.01, 0.1, 0.1),
-    "mirostat_version": Scale(1, 2, 1, 1, 2),
-    "repetition_penalty": Scale(0.5, 2, 0.05, 0.25, 1.1),
-    "frequency_penalty": Scale(-2, 2, 0.1, 0.5, 0.5),
-    "presence_penalty": Scale(-2, 2, 0.1, 0.5, 0.5),
-    "penalty_last_n": Scale(1, 2048, 1, 16, 64, log=True),
-    "dry_multiplier": Scale(0, 4, 0.1, 0.5, 0.8),
-    "dry_base": Scale(1, 4, 0.05, 0.25, 1.75),
-    "dry_allowed_length": Scale(1, 16, 1, 4, 2),
-    "dry_last_n": Scale(1, 2048, 1, 16, 64, log=True),
-    "min_new_tokens": Scale(0, 100, 1, 10, 10),
-    "no_repeat_ngram_size": Scale(0, 10, 1, 2, 3),
-}
-
-
-def scale_of(dial: Dial) -> Scale:
+def scale_of(dial: Dial) -> DialScale:
     """The scale of a numeric dial."""
-    known = SCALES.get(dial.name)
-    if known is not None:
-        return known
+    if dial.scale is not None:
+        return dial.scale
     low = dial.low if math.isfinite(dial.low) else 0.0
     if dial.kind is int:
         high = dial.high if math.isfinite(dial.high) else low + 100
-        return Scale(int(low), int(high), 1, 10, int(low) + 1)
+        return DialScale(int(low), int(high), 1, 10, int(low) + 1)
     high = dial.high if math.isfinite(dial.high) else low + 1.0
     unit = 10.0 ** math.floor(math.log10((high - low) / 50))
-    return Scale(low, high, unit, unit * 10, low + unit * 10)
+    return DialScale(low, high, unit, unit * 10, low + unit * 10)
 
 
 def moved(dial: Dial, value: Value, steps: int, *, far: bool = False) -> Value:
