@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from transformers import DynamicCache
 
-from engine.backends.hf.upcast import Widened
+from engine.backends.hf.upcast import Upcast
 from engine.kv import attention
 from engine.kv.cache import PooledCache
 from engine.measure.roofline import measure_ceilings
@@ -87,7 +87,7 @@ class Contest:
 
     def grow(self, length: int) -> None:
         """Bring both caches to ``length`` positions."""
-        with Widened():
+        with Upcast():
             for start in range(self.length, length, CHUNK):
                 piece = self.ids[start : min(start + CHUNK, length)]
                 self.reader("theirs")(piece)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from engine.backends.hf.upcast import Widened
+from engine.backends.hf.upcast import Upcast
 from engine.kv import attention
 from engine.kv.cache import PooledCache
 from engine.models import resolve as models
@@ -73,7 +73,7 @@ class Traveller:
         """Milliseconds to read everything from nothing, in chunks."""
         self.pool.clear()
         began = time.perf_counter()
-        with Widened():
+        with Upcast():
             for start in range(0, len(self.ids), CHUNK):
                 self.read(self.ids[start : start + CHUNK])
         return (time.perf_counter() - began) * 1000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.api import open_model
-    from engine.conditions.condition import ConditionError, Untold
+    from engine.conditions.condition import ConditionError, Unavailable
     from engine.measure.drift import measure_drift
     from engine.run.stepper import Stepper, StepperError
     from engine.sampling.chain import effective
@@ -21,7 +21,7 @@ __all__ = [
     "ConditionError",
     "Stepper",
     "StepperError",
-    "Untold",
+    "Unavailable",
     "effective",
     "measure_drift",
     "open_model",
@@ -31,7 +31,7 @@ _HOME = {
     "ConditionError": "engine.conditions.condition",
     "Stepper": "engine.run.stepper",
     "StepperError": "engine.run.stepper",
-    "Untold": "engine.conditions.condition",
+    "Unavailable": "engine.conditions.condition",
     "effective": "engine.sampling.chain",
     "measure_drift": "engine.measure.drift",
     "open_model": "engine.api",

@@ -28,9 +28,9 @@ from inspector.actions.host import Answer
 from inspector.actions.measure import MeasuringApp
 from inspector.actions.sessions import SavingApp
 from inspector.commands import KeyCommands
-from inspector.covered import covered
 from inspector.keys import BRANCHING, GENERAL, SAMPLER, TRYING
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
+from inspector.modal import modal_open
 from inspector.panes.gauges.pane import GaugesPane
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
@@ -88,7 +88,7 @@ class Inspector(SavingApp, MeasuringApp):
         self._known: Known | None = None
         self._measured: Measured | None = None
         self.controller = Controller(self.send)
-        self.controller.breaks.take_over(asked.breakpoints)
+        self.controller.breakpoints.take_over(asked.breakpoints)
         self.recorder, self.library = recorder, library
         self.forks = Forks(self)
         # Who wants nothing kept wants nothing on the disk.
@@ -248,7 +248,7 @@ class Inspector(SavingApp, MeasuringApp):
                 pane.can_measure = self.can_run
                 if self._known is not None:
                     pane.ceilings, pane.stale = self._known.ceilings, self._known.stale
-            watched = self.controller.breaks.watched(self.controller.cursor)
+            watched = self.controller.breakpoints.watched(self.controller.cursor)
             self.debugger.show(self.controller.view, self.busy_s, watched)
         # Not self.screen: while the app ends there is none.
         for screen in self.screen_stack:
@@ -257,7 +257,7 @@ class Inspector(SavingApp, MeasuringApp):
         self._tell_news()
 
     def _tell_news(self) -> None:
-        for line in self.controller.breaks.take_news():
+        for line in self.controller.breakpoints.take_news():
             self.notify(visible(line), severity="warning", markup=False)
 
     # --- keys -----------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class Inspector(SavingApp, MeasuringApp):
         self.paint()
 
     def action_reverse(self) -> None:
-        if not self.controller.breaks.points.active:
+        if not self.controller.breakpoints.points.active:
             self.notify("no breakpoint is on: B opens the list", severity="warning")
         elif not self.controller.reverse():
             self.notify("no breakpoint strikes before: this is the prompt")
@@ -300,7 +300,9 @@ class Inspector(SavingApp, MeasuringApp):
             self.paint()
 
         controller = self.controller
-        self.push_screen(BreakpointsScreen(controller.breaks, lambda: controller.cursor, changed))
+        self.push_screen(
+            BreakpointsScreen(controller.breakpoints, lambda: controller.cursor, changed)
+        )
 
     def action_first(self) -> None:
         self.controller.first()
@@ -370,9 +372,9 @@ class Inspector(SavingApp, MeasuringApp):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # The dials' keys mean nothing while they are closed, nor below a window.
         if action in ("turn", "leap"):
-            return self._dials_open and not covered(self)
+            return self._dials_open and not modal_open(self)
         if action == "apply":
-            return self.controller.what_if is not None and not covered(self)
+            return self.controller.what_if is not None and not modal_open(self)
         return super().check_action(action, parameters)
 
     @on(NeedDense)

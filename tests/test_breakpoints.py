@@ -19,10 +19,10 @@ from engine.backends.base import BackendError
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import Run, SetBreakpoints, Step
 from engine.conditions.breakpoints import Breakpoints
-from engine.conditions.condition import Condition, ConditionError, Untold, spell
+from engine.conditions.condition import Condition, ConditionError, Unavailable, spell
 from engine.conditions.figures import NAMES
 from engine.conditions.functions import FUNCTIONS
-from engine.conditions.moment import Moment, Trail
+from engine.conditions.moment import Moment, Moments
 from engine.records.events import EngineError, RunState, StateChanged
 from engine.records.step import StepRecord
 from engine.run.step_tree import StepTree
@@ -181,7 +181,7 @@ def of_records(*steps: StepRecord) -> Moment:
     tree = StepTree()
     for one in steps:
         tree.add_step(one)
-    return Trail(fakes.prompt(3), 49_152).at(tree.along(tree.path(steps[-1].node)))
+    return Moments(fakes.prompt(3), 49_152).at(tree.along(tree.path(steps[-1].node)))
 
 
 def test_the_chain_may_put_another_token_first() -> None:
@@ -234,7 +234,7 @@ def test_previous_and_changed_look_at_the_step_before_on_the_branch() -> None:
     assert run.evaluate("text") == " Paris the", "a fork has its own past"
     run.extend(ROOT, force=3)
     assert run.evaluate("changed(rank)") is False
-    with pytest.raises(Untold, match="no step before the first"):
+    with pytest.raises(Unavailable, match="no step before the first"):
         run.evaluate("previous(rank)")
 
 
@@ -269,7 +269,7 @@ def test_a_token_that_was_not_recorded_is_told_where_all_those_met_the_same_end(
     ['rank("<80>")', 'raw_prob("<80>")', 'logit("<80>")', 'prob("<80>")', 'cut("top_k", "<80>")'],
 )
 def test_else_it_cannot_be_told(text: str) -> None:
-    with pytest.raises(Untold, match="'<80>' is not among the 64 recorded candidates"):
+    with pytest.raises(Unavailable, match="'<80>' is not among the 64 recorded candidates"):
         hundred(top_k=70).evaluate(text)
 
 
@@ -407,7 +407,7 @@ def test_what_goes_wrong_at_a_step_cannot_be_told_and_takes_no_time(text: str) -
     run = at_paris()
     condition = Condition(text)
     began = time.perf_counter()
-    with pytest.raises(Untold) as caught:
+    with pytest.raises(Unavailable) as caught:
         condition.value(run.moment())
     assert str(caught.value)
     assert time.perf_counter() - began < 0.5
@@ -439,10 +439,10 @@ def compiled(text: str) -> Condition | ConditionError:
         return error
 
 
-def came_to(condition: Condition) -> bool | int | float | str | Untold:
+def came_to(condition: Condition) -> bool | int | float | str | Unavailable:
     try:
         return condition.value(MOMENT)
-    except Untold as reason:
+    except Unavailable as reason:
         return reason
 
 
@@ -479,7 +479,7 @@ def test_one_side_decides_where_it_can(text: str, expected: bool | None) -> None
     """The draw was forced, so that u cannot be told."""
     moment = at_paris().moment()
     if expected is None:
-        with pytest.raises(Untold, match="no randomness was used: the token is forced"):
+        with pytest.raises(Unavailable, match="no randomness was used: the token is forced"):
             Condition(text).holds(moment)
     else:
         assert Condition(text).holds(moment) is expected
@@ -491,7 +491,7 @@ def test_the_figures_of_a_condition_stand_in_its_order_as_they_are_written() -> 
     assert list(figures) == ["entropy", 'prob( " Lyon" )', "u", "len(text)"]
     assert figures["entropy"] == pytest.approx(ENTROPY)
     assert figures["len(text)"] == 6
-    assert isinstance(figures["u"], Untold)
+    assert isinstance(figures["u"], Unavailable)
     assert [spell(value) for value in figures.values()] == [
         "1.2236",
         "0.33333",

@@ -8,7 +8,7 @@ from textual.widgets import Input, Static
 
 from engine.commands import Run, SetBreakpoints
 from engine.conditions.breakpoints import Breakpoint, Breakpoints
-from engine.conditions.condition import Condition, Untold
+from engine.conditions.condition import Condition, Unavailable
 from engine.records.events import RunState
 from engine.run.tree import ROOT
 from inspector.app import Inspector
@@ -35,7 +35,7 @@ def points(*texts: str) -> tuple[Breakpoint, ...]:
 
 def hands(*texts: str) -> Hands:
     one = Hands()
-    one.controller.breaks.take_over(SetBreakpoints(points(*texts)))
+    one.controller.breakpoints.take_over(SetBreakpoints(points(*texts)))
     return one
 
 
@@ -46,7 +46,7 @@ def go(one: Hands) -> int:
 
 
 def counts(one: Hands) -> list[int]:
-    return [point.hits for point in one.controller.breaks.points]
+    return [point.hits for point in one.controller.breakpoints.points]
 
 
 def test_continue_stops_at_each_hit_and_counts_it() -> None:
@@ -65,7 +65,7 @@ def test_continue_goes_over_recorded_steps_first_and_stops_there_too() -> None:
     one.controller.run(10)
     one.take()
     one.controller.first()
-    one.controller.breaks.points.add("step in (4, 10, 12)")
+    one.controller.breakpoints.points.add("step in (4, 10, 12)")
     sent = len(one.client.sent)
     assert go(one) == 4
     assert go(one) == 10
@@ -91,7 +91,7 @@ def test_ten_steps_end_at_a_hit_too() -> None:
 def test_reverse_goes_to_the_hit_before_and_at_last_to_the_prompt() -> None:
     one = hands()
     go(one)
-    one.controller.breaks.points.add("step in (3, 7)")
+    one.controller.breakpoints.points.add("step in (3, 7)")
     assert one.controller.reverse()
     assert one.controller.cursor == 7
     assert one.controller.reverse()
@@ -111,10 +111,10 @@ def test_reverse_stays_on_its_branch_and_passes_what_is_off() -> None:
     fork = one.controller.cursor
     one.controller.run(2)
     one.take()
-    breaks = one.controller.breaks.points
-    breaks.add("token_id == 25 or step == 2")
-    breaks.add("True")
-    breaks.change(2, enabled=False)
+    breakpoints = one.controller.breakpoints.points
+    breakpoints.add("token_id == 25 or step == 2")
+    breakpoints.add("True")
+    breakpoints.change(2, enabled=False)
     assert one.controller.reverse()
     assert one.controller.cursor == fork
     assert one.controller.reverse()
@@ -123,12 +123,12 @@ def test_reverse_stays_on_its_branch_and_passes_what_is_off() -> None:
 
 def test_hits_that_are_let_pass_are_counted_alike_on_both_sides() -> None:
     one = hands("step > 2")
-    one.controller.breaks.points.change(1, ignore=3)
+    one.controller.breakpoints.points.change(1, ignore=3)
     assert go(one) == 6
     assert counts(one) == [4]
     engine = one.client._engine._stepper
     assert engine is not None
-    assert tuple(engine.breakpoints) == tuple(one.controller.breaks.points)
+    assert tuple(engine.breakpoints) == tuple(one.controller.breakpoints.points)
 
 
 def test_a_new_engine_is_told_the_breakpoints() -> None:
@@ -146,22 +146,22 @@ def test_a_new_engine_is_told_the_breakpoints() -> None:
 
 def test_watches_show_the_value_at_the_cursor() -> None:
     one = hands("step == 2")
-    breaks = one.controller.breaks
-    breaks.watch("step * 10")
-    breaks.watch("u < 2")
-    breaks.watch("step*10")
-    breaks.watch(" u < 2 ")
+    breakpoints = one.controller.breakpoints
+    breakpoints.watch("step * 10")
+    breakpoints.watch("u < 2")
+    breakpoints.watch("step*10")
+    breakpoints.watch(" u < 2 ")
     go(one)
-    watched = breaks.watched(2)
+    watched = breakpoints.watched(2)
     assert watched.watches == (Watch("step * 10", 20), Watch("u < 2", True), Watch("step*10", 20))
     assert watched.marks[0].here is True
-    assert breaks.watched(1).marks[0].here is False
-    at_prompt = breaks.watched(ROOT)
+    assert breakpoints.watched(1).marks[0].here is False
+    at_prompt = breakpoints.watched(ROOT)
     assert at_prompt.at_prompt
-    assert isinstance(at_prompt.watches[0].value, Untold)
-    breaks.watch("node", instead_of="u < 2")
-    breaks.unwatch("step*10")
-    assert [one.text for one in breaks.watches] == ["step * 10", "node"]
+    assert isinstance(at_prompt.watches[0].value, Unavailable)
+    breakpoints.watch("node", instead_of="u < 2")
+    breakpoints.unwatch("step*10")
+    assert [one.text for one in breakpoints.watches] == ["step * 10", "node"]
 
 
 # --- the strip ---------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_watches_show_the_value_at_the_cursor() -> None:
 MARK = Mark(Breakpoint(1, "entropy > 3", hits=2), here=True)
 WATCHED = Watched(
     (MARK, Mark(Breakpoint(2, "loop", enabled=False), here=False)),
-    (Watch("margin", 0.25), Watch("u", Untold("greedy"))),
+    (Watch("margin", 0.25), Watch("u", Unavailable("greedy"))),
 )
 
 
@@ -268,7 +268,7 @@ async def test_what_is_wrong_is_said_and_the_cursor_goes_there() -> None:
         await press(pilot, "enter")
         assert said(one) == "write and for && (column 10)"
         assert one.screen.query_one(Input).cursor_position == 9
-        assert not one.controller.breaks.points
+        assert not one.controller.breakpoints.points
         await press(pilot, *["delete"] * 20, *["backspace"] * 20, "enter", "q")
         assert not isinstance(one.screen, BreakpointsScreen)
 
@@ -278,26 +278,26 @@ async def test_the_list_under_the_keys() -> None:
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "B")
         assert isinstance(one.focused, PointsPane)
-        breaks = one.controller.breaks
+        breakpoints = one.controller.breakpoints
         await press(pilot, "space")
-        assert [point.enabled for point in breaks.points] == [False, True]
+        assert [point.enabled for point in breakpoints.points] == [False, True]
         assert "○ 1" in screen_text(one)
         await press(pilot, "down", "enter")
         assert one.screen.query_one(Input).value == "rank > 9"
         await press(pilot, "backspace", "8", "enter")
-        assert [point.text for point in breaks.points] == ["step == 5", "rank > 8"]
+        assert [point.text for point in breakpoints.points] == ["step == 5", "rank > 8"]
         await press(pilot, "i", "3", "enter")
-        assert breaks.points[1].ignore == 3
+        assert breakpoints.points[1].ignore == 3
         assert "the next 3 pass" in screen_text(one)
         await press(pilot, "i", "x", "enter")
         assert said(one) == "a whole number of hits, not 'x'"
         await press(pilot, "escape", "w")
         await write(pilot, "seed")
         await press(pilot, "enter")
-        assert [watch.text for watch in breaks.watches] == ["seed"]
+        assert [watch.text for watch in breakpoints.watches] == ["seed"]
         await press(pilot, "down", "d", "home", "d")
-        assert [point.text for point in breaks.points] == ["rank > 8"]
-        assert breaks.watches == []
+        assert [point.text for point in breakpoints.points] == ["rank > 8"]
+        assert breakpoints.watches == []
         await press(pilot, "escape")
         assert not isinstance(one.screen, BreakpointsScreen)
 
@@ -350,7 +350,7 @@ async def test_any_terminal_size(size: tuple[int, int]) -> None:
         shown = screen_text(one)
         assert "\x1b" not in shown
         assert "\u202e" not in shown
-        assert [point.text for point in one.controller.breaks.points][-1] == "rank"
+        assert [point.text for point in one.controller.breakpoints.points][-1] == "rank"
 
 
 async def test_the_strip_is_there_only_when_there_is_something_to_watch() -> None:
@@ -360,7 +360,7 @@ async def test_the_strip_is_there_only_when_there_is_something_to_watch() -> Non
         bar = one.screen.query_one(WatchStrip)
         assert bar.size.height == 0
         height = one.query_one("#ladder", Pane).size.height
-        one.controller.breaks.watches.append(Condition("step"))
+        one.controller.breakpoints.watches.append(Condition("step"))
         await press(pilot, "n")
         assert bar.size.height == 1
         assert one.query_one("#ladder", Pane).size.height == height - 1

@@ -119,7 +119,7 @@ async def test_a_model_goes_on_with_them(library: Library) -> None:
         assert told[-1].watches == ("step",)
         await press(pilot, "b", "b", "r", "c")
         assert one.controller.log.state.reason == "breakpoint 1: step == 3"
-        assert one.controller.breaks.points[0].hits == 2
+        assert one.controller.breakpoints.points[0].hits == 2
     newest = max(library.previews(), key=lambda seen: seen.steps)
     with open_session(newest.path) as longer:
         assert longer.breakpoints is not None
@@ -132,15 +132,17 @@ async def test_a_model_goes_on_with_them(library: Library) -> None:
 async def test_those_of_the_command_line_come_after(library: Library) -> None:
     session = open_session(await recorded(library))
     one = replayed(session)
-    one.controller.breaks.take_over(SetBreakpoints(points("step == 3", "step == 2"), ("seed",)))
+    one.controller.breakpoints.take_over(
+        SetBreakpoints(points("step == 3", "step == 2"), ("seed",))
+    )
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot)
-        assert [(point.number, point.text) for point in one.controller.breaks.points] == [
+        assert [(point.number, point.text) for point in one.controller.breakpoints.points] == [
             (1, "step == 3"),
             (2, "rank > 9"),
             (3, "step == 2"),
         ]
-        assert [watch.text for watch in one.controller.breaks.watches] == ["step", "seed"]
+        assert [watch.text for watch in one.controller.breakpoints.watches] == ["step", "seed"]
 
 
 async def test_a_run_without_any_keeps_nothing_of_them(library: Library) -> None:
@@ -219,9 +221,9 @@ async def test_what_a_file_has_that_cannot_be_read_is_said(tmp_path: Path) -> No
     one = replayed(open_session(path), Open("scripted", {"text": "a b"}))
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot)
-        (point,) = one.controller.breaks.points
+        (point,) = one.controller.breakpoints.points
         assert (point.number, point.text, point.hits) == (7, "step == 3", 0)
-        assert [watch.text for watch in one.controller.breaks.watches] == ["rank"]
+        assert [watch.text for watch in one.controller.breakpoints.watches] == ["rank"]
         (note,) = notes(one)
         assert note.startswith("left out of the recording's breakpoints: __import__('os'): ")
         assert note.endswith("(and 2 more)")

@@ -9,12 +9,12 @@ import pytest
 from engine.commands import SetBreakpoints
 from engine.conditions import condition as conditions
 from engine.conditions.breakpoints import Breakpoints
-from engine.conditions.condition import Condition, Untold
+from engine.conditions.condition import Condition, Unavailable
 from engine.records.events import Breakpoint, BreakpointsSet
 from engine.run.stepper import Stepper
-from inspector.cli.run_breakpoints import Stops
+from inspector.cli.run_breakpoints import BreakpointChecker
 from inspector.panes.breakpoints import PointsPane
-from inspector.state.breakpoints import Breaks
+from inspector.state.breakpoints import BreakpointState
 from inspector.state.view import RunLog
 from tests.test_breakpoints import cities
 
@@ -74,18 +74,18 @@ def test_b10_a_nest_that_cannot_be_told_is_worked_out_once_too() -> None:
     for _ in range(13):
         text = f"changed({text} or logit(9999))"
     began = time.thread_time()
-    with pytest.raises(Untold):
+    with pytest.raises(Unavailable):
         Condition(f"{text} and logit(9999)").value(walked().moment())
     assert time.thread_time() - began < conditions.EVALUATION_S
 
 
 def test_b10_what_takes_too_long_is_switched_off_and_says_so(no_time: None) -> None:
     condition, at = Condition("u > 2 or entropy > 0"), walked(2).moment()
-    with pytest.raises(Untold, match="it took longer than"):
+    with pytest.raises(Unavailable, match="it took longer than"):
         condition.value(at)
     assert "took longer" in condition.off
     conditions.EVALUATION_S = 100.0
-    with pytest.raises(Untold, match="took longer"):
+    with pytest.raises(Unavailable, match="took longer"):
         condition.value(at)
 
 
@@ -103,26 +103,26 @@ def test_b10_a_breakpoint_that_takes_too_long_is_named_and_switched_off(no_time:
     assert points.strikes(1, walked(2).moment()) is False
 
 
-def shown() -> Breaks:
+def shown() -> BreakpointState:
     run, log = walked(3), RunLog()
     assert run.prompt is not None
     for record in (run.backend.facts, run.prompt, *run.nodes.values()):
         log.add(record)
-    return Breaks(log)
+    return BreakpointState(log)
 
 
 def test_b10_what_a_session_brings_is_switched_off_where_it_is_shown(no_time: None) -> None:
-    breaks = shown()
-    breaks.recall(BreakpointsSet((Breakpoint(1, "entropy > 3"),), ("u > 0.5",)))
-    watched = breaks.watched(2)
-    assert isinstance(watched.watches[0].value, Untold)
+    breakpoints = shown()
+    breakpoints.recall(BreakpointsSet((Breakpoint(1, "entropy > 3"),), ("u > 0.5",)))
+    watched = breakpoints.watched(2)
+    assert isinstance(watched.watches[0].value, Unavailable)
     assert "switched off" in str(watched.watches[0].value)
     assert not watched.marks[0].point.enabled
-    news = breaks.take_news()
+    news = breakpoints.take_news()
     assert any(line.startswith("watch u > 0.5: it took longer") for line in news)
     assert any("breakpoint 1 cannot be told" in line and "switched off" in line for line in news)
-    breaks.watched(3)
-    assert breaks.take_news() == [], "said once"
+    breakpoints.watched(3)
+    assert breakpoints.take_news() == [], "said once"
     pane = PointsPane()
     pane.watched = watched
     text = "\n".join(line.plain for line in [pane._mark(watched.marks[0], 120)])
@@ -130,12 +130,12 @@ def test_b10_what_a_session_brings_is_switched_off_where_it_is_shown(no_time: No
 
 
 def test_b10_many_conditions_of_a_session_are_shown_within_a_moment() -> None:
-    breaks = shown()
+    breakpoints = shown()
     kept = BreakpointsSet((), tuple(f"{SLOW} > {n}" for n in range(5000)))
-    breaks.recall(kept)
-    assert len(breaks.watches) <= 100
+    breakpoints.recall(kept)
+    assert len(breakpoints.watches) <= 100
     began = time.thread_time()
-    breaks.watched(3)
+    breakpoints.watched(3)
     assert time.thread_time() - began < 2
 
 
@@ -143,11 +143,11 @@ def test_b10_an_assertion_that_is_switched_off_has_not_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run, log = walked(3), shown()._log
-    stops = Stops(SetBreakpoints((Breakpoint(1, "entropy > 0", asserts=True),)))
-    assert stops.look(log, run.nodes[1]).news == ()
-    assert stops.never_told == ()
+    checker = BreakpointChecker(SetBreakpoints((Breakpoint(1, "entropy > 0", asserts=True),)))
+    assert checker.look(log, run.nodes[1]).news == ()
+    assert checker.never_told == ()
     monkeypatch.setattr(conditions, "EVALUATION_S", -1.0)
-    (line,) = stops.look(log, run.nodes[2]).news
+    (line,) = checker.look(log, run.nodes[2]).news
     assert line.startswith("assertion 1 cannot be told at step 2: it took longer")
-    (line,) = stops.never_told
+    (line,) = checker.never_told
     assert line.startswith("assertion 1 was not looked at to the end: entropy > 0 (step 2: it took")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.content import Content
 
-from inspector.draw import block_chars as sparks
+from inspector.draw import block_chars
 from inspector.draw import numbers as figures
 from inspector.draw.numbers import (
     NOTHING,
@@ -184,7 +184,7 @@ def test_two_columns_of_lines() -> None:
     ],
 )
 def test_a_bar_is_drawn_to_an_eighth_of_a_cell(share: float, picture: str) -> None:
-    assert sparks.bar(share, 4) == picture
+    assert block_chars.bar(share, 4) == picture
 
 
 @pytest.mark.parametrize(
@@ -202,14 +202,14 @@ def test_a_bar_is_drawn_to_an_eighth_of_a_cell(share: float, picture: str) -> No
 def test_a_stretch_lies_where_it_belongs_on_the_axis(
     start: float, end: float, picture: str
 ) -> None:
-    assert sparks.placed(start, end, 8) == picture
+    assert block_chars.placed(start, end, 8) == picture
 
 
 def test_parts_of_a_bar_add_up_as_the_numbers_do() -> None:
-    assert sparks.shares([1, 1, 1], 3, 10) == [3, 4, 3]
-    assert sparks.shares([0.2, 0.2, 9.6], 10, 10) == [0, 0, 10]
-    assert sparks.shares([1, 2], 0, 10) == [0, 0]
-    assert sparks.shares([1, 2], math.nan, 10) == [0, 0]
+    assert block_chars.shares([1, 1, 1], 3, 10) == [3, 4, 3]
+    assert block_chars.shares([0.2, 0.2, 9.6], 10, 10) == [0, 0, 10]
+    assert block_chars.shares([1, 2], 0, 10) == [0, 0]
+    assert block_chars.shares([1, 2], math.nan, 10) == [0, 0]
 
 
 @given(
@@ -217,7 +217,7 @@ def test_parts_of_a_bar_add_up_as_the_numbers_do() -> None:
     st.integers(0, 60),
 )
 def test_parts_fill_the_bar_exactly(parts: list[float], width: int) -> None:
-    cells = sparks.shares(parts, sum(parts), width)
+    cells = block_chars.shares(parts, sum(parts), width)
     assert sum(cells) == (width if sum(parts) > 0 else 0)
     assert min(cells) >= 0
 
@@ -228,26 +228,26 @@ def test_parts_fill_the_bar_exactly(parts: list[float], width: int) -> None:
     st.integers(0, 40),
 )
 def test_a_bar_is_as_wide_as_asked_whatever_it_shows(start: float, end: float, width: int) -> None:
-    assert len(sparks.placed(start, end, width)) == width
+    assert len(block_chars.placed(start, end, width)) == width
 
 
 def test_columns_stand_on_zero() -> None:
     values = [0.0, 1.0, 4.0, 8.0, None, math.nan, math.inf]
-    assert sparks.spark(values, 8.0) == " ▁▄█ ××"
-    assert sparks.chart([2.0, 4.0, 0.01, 8.0], 2, 8.0) == ["   █", "▄█▁█"]
-    assert sparks.spark([1.0, 2.0], 0.0) == "▁▁"
+    assert block_chars.spark(values, 8.0) == " ▁▄█ ××"
+    assert block_chars.chart([2.0, 4.0, 0.01, 8.0], 2, 8.0) == ["   █", "▄█▁█"]
+    assert block_chars.spark([1.0, 2.0], 0.0) == "▁▁"
 
 
 def test_dots_stand_between_the_ends_of_their_axis() -> None:
-    assert sparks.dots([10.0, 12.5, 15.0, 20.0, None, math.nan], 2, 10.0, 20.0) == [
+    assert block_chars.dots([10.0, 12.5, 15.0, 20.0, None, math.nan], 2, 10.0, 20.0) == [
         "  ▄▀  ",
         "▄▀    ",
     ]
-    assert sparks.dots([5.0], 2, 5.0, 5.0) == ["▄", " "]
+    assert block_chars.dots([5.0], 2, 5.0, 5.0) == ["▄", " "]
 
 
 def test_what_is_not_finite_is_left_out_and_counted() -> None:
-    assert sparks.finite([1.0, math.nan, 2.0, math.inf, None]) == ([1.0, 2.0], 3)
+    assert block_chars.finite([1.0, math.nan, 2.0, math.inf, None]) == ([1.0, 2.0], 3)
 
 
 # --- series over steps ----------------------------------------------------------------------

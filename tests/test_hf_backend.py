@@ -682,9 +682,9 @@ def test_widened_products_are_the_plain_ones(build: Callable[[], Any], dtype: An
     prompt = torch.tensor([IDS])
     with torch.inference_mode():
         plain = model(prompt).logits.float()
-        with hf_wide.Widened(rows=4):
+        with hf_wide.Upcast(rows=4):
             widened = model(prompt).logits.float()
-        with hf_wide.Widened(rows=len(IDS) + 1):
+        with hf_wide.Upcast(rows=len(IDS) + 1):
             untouched = model(prompt).logits.float()
     assert torch.equal(untouched, plain)
     tolerance = (0.02 if dtype == torch.float16 else 0.2) * float(plain.std())
@@ -698,9 +698,9 @@ def test_a_long_pass_is_widened_where_that_is_faster(monkeypatch: pytest.MonkeyP
     backend = HFBackend(model, tiny_models.tokenizer())
     assert any("multiply in float32" in note for note in backend.facts.notes)
     used: list[int] = []
-    inner = hf_wide.Widened._widen
+    inner = hf_wide.Upcast._widen
     monkeypatch.setattr(
-        hf_wide.Widened, "_widen", lambda self, weight: used.append(1) or inner(self, weight)
+        hf_wide.Upcast, "_widen", lambda self, weight: used.append(1) or inner(self, weight)
     )
     short = backend.prefill(IDS).logits
     assert used == []

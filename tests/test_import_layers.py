@@ -26,7 +26,7 @@ inspector.widgets
 inspector.draw
 inspector.state
 inspector.safe_screen inspector.commands
-inspector.background inspector.covered inspector.escapes inspector.exit_codes inspector.keys
+inspector.background inspector.modal inspector.escapes inspector.exit_codes inspector.keys
     inspector.messages inspector.safe_console inspector.signals inspector.theming
 
 sessions.examples

@@ -21,8 +21,8 @@ from inspector.panes.ladder.head import compact, head, short_name, value_of
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.ladder.plan import plan
 from inspector.panes.ladder.rows import LadderRows, tail
-from inspector.state.candidates import Recorded, Rungs, Whole
-from inspector.state.rerun import rungs_of
+from inspector.state.candidates import CandidateRows, Recorded, Whole
+from inspector.state.rerun import candidates_of
 from inspector.state.view import RunLog, View
 from inspector.widgets.line_view import Pane
 from tests.fake_runs import EIGHTHS, Host, picture, run, styles_at
@@ -33,21 +33,24 @@ MANY = "temperature=0.8 > top_k=5 > top_p=0.95 > min_p=0.1 > typical_p=0.95 > ep
 FLAT = [1 / 200] * 200
 
 
-def lines_of(view: View, width: int, first: int = 0) -> tuple[Rungs, LadderRows]:
-    rungs = rungs_of(view)
-    assert rungs is not None
-    made = plan(width, rungs.stages, rungs.total, first)
-    return rungs, LadderRows(rungs, made, tail(rungs, loading=False))
+def lines_of(view: View, width: int, first: int = 0) -> tuple[CandidateRows, LadderRows]:
+    candidates = candidates_of(view)
+    assert candidates is not None
+    made = plan(width, candidates.stages, candidates.total, first)
+    return candidates, LadderRows(candidates, made, tail(candidates, loading=False))
 
 
 def drawn(view: View, width: int, height: int, *, first: int = 0, row: int = 0) -> str:
     """Everything the pane shows, all rows of it."""
-    rungs, rows = lines_of(view, width, first)
+    candidates, rows = lines_of(view, width, first)
     roomy = height >= 18
-    below = [*draw_lines(rungs, width, roomy=roomy), *detail(rungs, row, width, roomy=roomy)]
+    below = [
+        *draw_lines(candidates, width, roomy=roomy),
+        *detail(candidates, row, width, roomy=roomy),
+    ]
     return "\n".join(
         [
-            picture(head(rungs, rows.plan, height)),
+            picture(head(candidates, rows.plan, height)),
             picture(rows),
             picture(below),
         ]
@@ -192,7 +195,7 @@ def test_stages_out_of_sight_are_counted_and_can_be_scrolled_to() -> None:
 
 
 def test_a_wide_ladder_shows_all_stages_with_bars_of_one_length() -> None:
-    rungs, rows = lines_of(run(TOKENS, spec=MANY), 156)
+    candidates, rows = lines_of(run(TOKENS, spec=MANY), 156)
     assert [column.index for column in rows.plan.stages] == [0, 1, 2, 3, 4, 5]
     assert rows.plan.before == rows.plan.after == 0
     assert len({column.cells for column in rows.plan.stages} | {rows.plan.model}) == 1
@@ -200,7 +203,7 @@ def test_a_wide_ladder_shows_all_stages_with_bars_of_one_length() -> None:
         "    1    0   −0.69 50.0% ██████▍  57.7% ███████▍ 57.7% ███████▍ 59.8% ███████▋ "
         '62.6% ████████ 62.6% ████████ 62.6% ████████ ● 62.6% "a"'
     )
-    assert rungs.largest == pytest.approx(0.626086)
+    assert candidates.largest == pytest.approx(0.626086)
 
 
 def test_a_narrow_one_keeps_what_was_drawn() -> None:
@@ -233,7 +236,7 @@ def test_ids_that_the_model_rules_out_and_unused_ids() -> None:
 def test_a_token_whose_name_is_not_known_is_an_id() -> None:
     view = run([f"w{index}" for index in range(200)], FLAT, forces=[150], dense=True)
     view.log.vocabulary = None
-    rungs, rows = lines_of(view, 75)
+    candidates, rows = lines_of(view, 75)
     assert rows[3].plain.rstrip().endswith('"w3"')  # the record holds it
     assert rows[100].plain.split() == [
         "101",
@@ -246,7 +249,7 @@ def test_a_token_whose_name_is_not_known_is_an_id() -> None:
         "0.50%",
         "…",
     ]
-    assert rungs[100].token is None
+    assert candidates[100].token is None
 
 
 # --- beyond the record ------------------------------------------------------------------------
@@ -254,8 +257,8 @@ def test_a_token_whose_name_is_not_known_is_an_id() -> None:
 
 def test_what_the_record_does_not_hold_is_said_and_the_drawn_row_is_there() -> None:
     view = run([f"w{index}" for index in range(200)], FLAT, forces=[150])
-    rungs, rows = lines_of(view, 75)
-    assert isinstance(rungs, Recorded)
+    candidates, rows = lines_of(view, 75)
+    assert isinstance(candidates, Recorded)
     assert len(rows) == 66
     assert rows[64].plain.split() == [
         "151",
@@ -270,7 +273,7 @@ def test_what_the_record_does_not_hold_is_said_and_the_drawn_row_is_there() -> N
         '"w150"',
     ]
     assert rows[65].plain == " 135 more tokens: 67.5% raw mass, 67.5% final mass · ↓ loads them"
-    assert tail(rungs, loading=True).endswith("· loading the rest…")
+    assert tail(candidates, loading=True).endswith("· loading the rest…")
 
 
 def test_no_mass_is_left_where_the_record_holds_all_survivors() -> None:
@@ -313,21 +316,21 @@ def big(spec: str = "temperature=0.8 > top_k=40 > top_p=0.95") -> View:
 
 def test_a_whole_vocabulary_has_a_row_an_id_made_when_asked_for() -> None:
     view = big()
-    rungs, rows = lines_of(view, 75)
-    assert isinstance(rungs, Whole)
+    candidates, rows = lines_of(view, 75)
+    assert isinstance(candidates, Whole)
     assert len(rows) == 151_937
-    assert not rungs._chunks
-    last = rungs[151_935]
+    assert not candidates._chunks
+    last = candidates[151_935]
     assert last.token_id == int(np.argmin(view.dense.logits))  # type: ignore[union-attr]
     assert last.rank == 151_936
-    assert list(rungs._chunks) == [151_935 // 64]
+    assert list(candidates._chunks) == [151_935 // 64]
     assert rows[151_935].plain.startswith(f" 151936 {last.token_id:>6}")
 
 
 def test_the_whole_ladder_agrees_with_the_record() -> None:
     for spec in ("temperature=0.8 > top_k=40 > top_p=0.95", "temperature=1.3 > top_k=0 > top_p=1"):
         view = big(spec)
-        whole = rungs_of(view)
+        whole = candidates_of(view)
         assert whole is not None
         assert view.step is not None
         record = Recorded(view.step)
@@ -350,7 +353,7 @@ def test_the_whole_ladder_agrees_with_the_record() -> None:
 
 def test_a_chain_that_does_not_come_out_as_recorded_is_not_drawn() -> None:
     view = run(TOKENS, spec=SHARP, dense=True)
-    assert isinstance(rungs_of(view), Whole)
+    assert isinstance(candidates_of(view), Whole)
     assert view.step is not None
     low, *others = view.step.stages
     for wrong, why in (
@@ -358,21 +361,21 @@ def test_a_chain_that_does_not_come_out_as_recorded_is_not_drawn() -> None:
         (replace(low, name="someone else's"), "the chain as written down is not the one that ran"),
     ):
         view.log.add(replace(view.step, stages=(wrong, *others)))
-        rungs = rungs_of(view)
-        assert isinstance(rungs, Recorded)
-        assert rungs.note.startswith(f"not to be run again here: {why}")
+        candidates = candidates_of(view)
+        assert isinstance(candidates, Recorded)
+        assert candidates.note.startswith(f"not to be run again here: {why}")
 
 
 def test_candidates_differ_from_step_to_step_and_hold_the_chosen_one() -> None:
     log = big().log
     for view in (run(TOKENS, spec=SHARP, forces=[None] * 5), View(log, 1)):
         for step in view.log.nodes.values():
-            rungs = rungs_of(View(view.log, step.node))
-            assert rungs is not None
-            row = rungs.row_of(step.draw.token_id)
+            candidates = candidates_of(View(view.log, step.node))
+            assert candidates is not None
+            row = candidates.row_of(step.draw.token_id)
             assert row is not None
-            assert rungs[row].token_id == step.draw.token_id
-            assert rungs.row_of(10**7) is None
+            assert candidates[row].token_id == step.draw.token_id
+            assert candidates.row_of(10**7) is None
 
 
 # --- columns --------------------------------------------------------------------------------
@@ -382,19 +385,19 @@ def test_candidates_differ_from_step_to_step_and_hold_the_chosen_one() -> None:
 def test_cells_line_up_at_every_width(spec: str) -> None:
     view = run(TOKENS, spec=spec)
     for width in range(20, 200):
-        rungs, rows = lines_of(view, width)
+        candidates, rows = lines_of(view, width)
         made = rows.plan
         assert made.width == width
-        assert made.before + len(made.stages) + made.after == len(rungs.stages)
+        assert made.before + len(made.stages) + made.after == len(candidates.stages)
         start = width - made.text
-        for row in range(len(rungs)):
+        for row in range(len(candidates)):
             text = rows[row].plain
             assert cell_len(text[:start]) == start
             assert text[start:].startswith('"'), (width, text)
         for height in (5, 12, 20):
-            for line in head(rungs, made, height):
+            for line in head(candidates, made, height):
                 assert line.cell_length == width
-            for line in draw_lines(rungs, width, roomy=height == 20):
+            for line in draw_lines(candidates, width, roomy=height == 20):
                 assert line.cell_length <= width
 
 
@@ -495,9 +498,9 @@ def test_close_ends_are_written_with_enough_digits() -> None:
 
 
 def drawn_words(view: View) -> str:
-    rungs = rungs_of(view)
-    assert rungs is not None
-    return draw_lines(rungs, 75, roomy=True)[0].plain.strip().removesuffix("▼").strip()
+    candidates = candidates_of(view)
+    assert candidates is not None
+    return draw_lines(candidates, 75, roomy=True)[0].plain.strip().removesuffix("▼").strip()
 
 
 # --- styles ---------------------------------------------------------------------------------

@@ -67,14 +67,14 @@ def test_a_chain_that_keeps_nothing_but_the_head_is_exact(spec: str) -> None:
     known = view_of(falling(0.9), forces=[None] * 3)
     whole = view_of(falling(0.9), forces=[None] * 3, dense=True)
     ours, exact = outcome(tried(known, spec)), outcome(tried(whole, spec))
-    assert isinstance(ours.rungs, Partial)
-    assert isinstance(exact.rungs, Whole)
+    assert isinstance(ours.candidates, Partial)
+    assert isinstance(exact.candidates, Whole)
     assert ours.ladder.final.ids.tolist() == exact.ladder.final.ids.tolist()
     assert ours.ladder.final.probs == pytest.approx(exact.ladder.final.probs, rel=1e-6)
     assert ours.draw.token_id == exact.draw.token_id
     assert (ours.draw.low, ours.draw.high) == pytest.approx((exact.draw.low, exact.draw.high))
-    for row in range(len(ours.rungs)):
-        one, other = ours.rungs[row], exact.rungs[row]
+    for row in range(len(ours.candidates)):
+        one, other = ours.candidates[row], exact.candidates[row]
         assert (one.token_id, one.cut_by) == (other.token_id, other.cut_by)
         for mine, slack, true in zip(one.probs, one.slack, other.probs, strict=True):
             assert mine - slack - 1e-6 <= true <= mine + slack + 1e-6
@@ -157,8 +157,10 @@ def test_what_the_head_decides_is_what_the_whole_gives(
 def test_a_table_that_holds_every_id_decides_everything() -> None:
     view = fake_runs.run("abcdef", spec="temperature=1 >", forces=[None])
     found = outcome(tried(view, "top_n_sigma=1 > typical_p=0.5 > temperature=3"))
-    assert isinstance(found.rungs, Partial)
-    assert all(not any(rung.slack) for rung in map(found.rungs.__getitem__, range(6)))
+    assert isinstance(found.candidates, Partial)
+    assert all(
+        not any(candidate.slack) for candidate in map(found.candidates.__getitem__, range(6))
+    )
 
 
 # --- over whole logits ----------------------------------------------------------------------------

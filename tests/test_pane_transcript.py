@@ -15,7 +15,7 @@ from engine.records.vocabulary import Token, TokenKind
 from engine.text import IncrementalDecoder, visible
 from inspector.messages import GoTo
 from inspector.panes.transcript.pane import TranscriptPane, cursor_info, legend, transcript
-from inspector.panes.transcript.text_layout import BOLD_FROM, THRESHOLDS, Flow, level, shade
+from inspector.panes.transcript.text_layout import BOLD_FROM, THRESHOLDS, TextLayout, level, shade
 from inspector.state.view import RunLog, View
 from tests.fake_runs import Host, picture, run, styles_at
 
@@ -149,14 +149,14 @@ TEXTS = st.lists(
 
 @given(TEXTS, st.integers(1, 40))
 def test_every_line_fits_and_no_text_is_lost(pieces: list[bytes], width: int) -> None:
-    flow = Flow(prompt_of(*pieces), width)
+    layout = TextLayout(prompt_of(*pieces), width)
     room = max(1, width - 2)
-    for line in flow.lines:
+    for line in layout.lines:
         cells = sum(cell_len(run.text) for run in line)
         assert cells <= room or [cell_len(run.text) for run in line if run.text.strip()] == [2]
     decoder = IncrementalDecoder()
     text = "".join(decoder.feed(piece) for piece in pieces)
-    assert "".join(run.text for line in flow.lines for run in line) == visible(text)
+    assert "".join(run.text for line in layout.lines for run in line) == visible(text)
 
 
 @given(TEXTS, st.integers(3, 40), st.booleans())
@@ -168,18 +168,20 @@ def test_a_layout_that_grew_is_the_one_made_at_once(
         [1 / (len(pieces) + 1)] * (len(pieces) + 1),
         forces=range(1, len(pieces) + 1),
     )
-    flow = None
+    layout = None
     for node in range(len(pieces) + 1):
         part = View(view.log, node)
         # What the screen sees while the run goes on: the path, and nothing ahead.
-        made = Flow(view.log.prompt, width, boundaries=boundaries) if flow is None else flow
+        made = (
+            TextLayout(view.log.prompt, width, boundaries=boundaries) if layout is None else layout
+        )
         made.show(part.path)
-        flow = made
-    whole = Flow(view.log.prompt, width, boundaries=boundaries)
+        layout = made
+    whole = TextLayout(view.log.prompt, width, boundaries=boundaries)
     whole.show(view.path)
-    assert flow is not None
-    assert flow.lines == whole.lines
-    assert flow.line_of == whole.line_of
+    assert layout is not None
+    assert layout.lines == whole.lines
+    assert layout.line_of == whole.line_of
 
 
 @given(TEXTS, st.integers(3, 40), st.booleans(), st.randoms(use_true_random=False))
@@ -195,26 +197,26 @@ def test_a_layout_of_another_branch_is_the_one_made_at_once(
             forces=range(1, count + 1),
             forks=[(rng.randrange(count + at), rng.randrange(count + 1)) for at in range(20)],
         )
-        flow = Flow(view.log.prompt, width, boundaries=boundaries)
+        layout = TextLayout(view.log.prompt, width, boundaries=boundaries)
         for _ in range(20):
             path = view.log.path(rng.randrange(count + 21))
-            flow.show(path)
-            whole = Flow(view.log.prompt, width, boundaries=boundaries)
+            layout.show(path)
+            whole = TextLayout(view.log.prompt, width, boundaries=boundaries)
             whole.show(path)
-            assert flow.lines == whole.lines
-            assert flow.line_of == whole.line_of
-            assert flow.items == whole.items
+            assert layout.lines == whole.lines
+            assert layout.line_of == whole.line_of
+            assert layout.items == whole.items
 
 
 def test_one_more_token_touches_only_the_last_line() -> None:
     view = run([" word", "a"], [0.5, 0.5], forces=[0] * 200)
     rows = transcript(View(view.log, 199), 20)
     assert rows is not None
-    before = [id(line) for line in rows.flow.lines]
-    again = transcript(view, 20, rows.flow)
+    before = [id(line) for line in rows.layout.lines]
+    again = transcript(view, 20, rows.layout)
     assert again is not None
-    assert again.flow is rows.flow
-    assert [id(line) for line in again.flow.lines][: len(before)] == before
+    assert again.layout is rows.layout
+    assert [id(line) for line in again.layout.lines][: len(before)] == before
 
 
 def test_another_branch_is_laid_out_anew() -> None:
@@ -222,7 +224,7 @@ def test_another_branch_is_laid_out_anew() -> None:
     old = transcript(View(view.log, 3), 30)
     assert old is not None
     assert picture(old) == "The cat sat▐.▌"
-    new = transcript(view, 30, old.flow)
+    new = transcript(view, 30, old.layout)
     assert new is not None
     assert picture(new) == "The cat on▐.▌"
     # From node 1 on, the newest branch is the one ahead.

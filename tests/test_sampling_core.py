@@ -394,12 +394,12 @@ class TestLadder:
         assert table.probs[1] == pytest.approx([4 / 7, 3 / 7, 0.0], rel=1e-6)
 
     def test_an_error_names_the_stage(self):
-        class Breaks(TopK):
+        class BreakpointState(TopK):
             def apply(self, candidates, context):
                 return candidates.with_logits(candidates.logits * np.nan)
 
         with pytest.raises(SamplingError, match=r"^stage top_k=5: a logit became NaN"):
-            Chain((Temperature(0.5), Breaks(5))).run(np.zeros(3), CONTEXT)
+            Chain((Temperature(0.5), BreakpointState(5))).run(np.zeros(3), CONTEXT)
 
     def test_a_forced_token_says_what_it_would_have_needed(self):
         ladder = build(("top_k",), {"top_k": 2}, "guide").run(logits_of(0.5, 0.3, 0.2), CONTEXT)

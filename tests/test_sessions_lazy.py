@@ -107,7 +107,7 @@ async def test_breakpoints_read_the_steps_they_are_looked_for_in(
     long: Session, reads: Reads
 ) -> None:
     one = replayed(long)
-    one.controller.breaks.take_over(
+    one.controller.breakpoints.take_over(
         SetBreakpoints(points("entropy > 0.5"), ("text", "position", "loop"))
     )
     async with one.run_test(size=(160, 48)) as pilot:
@@ -117,7 +117,7 @@ async def test_breakpoints_read_the_steps_they_are_looked_for_in(
         one.controller.go_to(MIDDLE)
         one.paint()
         await press(pilot)
-        watched = one.controller.breaks.watched(MIDDLE)
+        watched = one.controller.breakpoints.watched(MIDDLE)
         assert [one.value for one in watched.watches][1:] == [9 + MIDDLE, True]
         assert len(set(reads.take()[0])) <= 3
 

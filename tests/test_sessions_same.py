@@ -18,7 +18,7 @@ from inspector.state.comparing import branches_beside
 from inspector.state.view import RunLog, View
 from sessions import SessionWriter, open_session
 from sessions.compare.diff import Diff, Pair, Side, diff, side_of
-from sessions.compare.identical import Same, same
+from sessions.compare.identical import Identical, identical
 from sessions.compare.tables import Bound
 from sessions.compare.text import bound_text, lines, to_json
 from sessions.recording import first_records
@@ -127,24 +127,24 @@ def test_the_same_run_twice_with_whole_logits_is_exact() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, Same(True, True)),
-        ({"node": 9}, Same()),
-        ({"log_z_raw": 1.0}, Same()),
+        ({}, Identical(True, True)),
+        ({"node": 9}, Identical()),
+        ({"log_z_raw": 1.0}, Identical()),
     ],
 )
-def test_a_copy_is_told_by_the_time_it_took(changes: dict[str, float], expected: Same) -> None:
+def test_a_copy_is_told_by_the_time_it_took(changes: dict[str, float], expected: Identical) -> None:
     one = step_of(run(), 2)
-    assert same(one, replace(one, **changes), one_run=False) == expected  # type: ignore[arg-type]
+    assert identical(one, replace(one, **changes), one_run=False) == expected  # type: ignore[arg-type]
     slower = replace(one.timing, forward_ms=one.timing.forward_ms + 1e-6)
-    assert same(one, replace(one, timing=slower), one_run=False) == Same()
+    assert identical(one, replace(one, timing=slower), one_run=False) == Identical()
 
 
 def test_siblings_that_were_read_apart_are_not_the_same() -> None:
     records = run()
     one, other = step_of(records, 3), step_of(records, 4)
     assert other.timing.reused
-    assert same(one, other, one_run=True) == Same(model=True, final=True)
-    assert same(one, other, one_run=False) == Same()
+    assert identical(one, other, one_run=True) == Identical(model=True, final=True)
+    assert identical(one, other, one_run=False) == Identical()
     fresh = replace(other, timing=replace(other.timing, reused=False))
-    assert same(one, fresh, one_run=True) == Same()
-    assert same(one, step_of(records, 5), one_run=True) == Same(model=True)
+    assert identical(one, fresh, one_run=True) == Identical()
+    assert identical(one, step_of(records, 5), one_run=True) == Identical(model=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.conditions.condition import Condition, Untold
+from engine.conditions.condition import Condition, Unavailable
 from engine.conditions.moment import Moment
 from engine.records.events import Breakpoint
 
@@ -106,7 +106,7 @@ class Breakpoints(Sequence[Breakpoint]):
     # --- looking ------------------------------------------------------------------------------
 
     def strikes(self, number: int, at: Moment) -> bool:
-        """True if a breakpoint, enabled or not, would strike here. Raises Untold."""
+        """True if a breakpoint, enabled or not, would strike here. Raises Unavailable."""
         return self._conditions[number].holds(at) is not self._points[number].asserts
 
     def struck(self, at: Moment) -> bool:
@@ -115,11 +115,11 @@ class Breakpoints(Sequence[Breakpoint]):
             try:
                 if one.enabled and self.strikes(one.number, at):
                     return True
-            except Untold:
+            except Unavailable:
                 continue
         return False
 
-    def note_untold(self, number: int, at: Moment, reason: Untold) -> list[str]:
+    def note_untold(self, number: int, at: Moment, reason: Unavailable) -> list[str]:
         """Keep why a breakpoint could not be told, and switch it off if it is never to be again.
 
         Returns what is to be said: a line the first time.
@@ -140,7 +140,7 @@ class Breakpoints(Sequence[Breakpoint]):
                 continue
             try:
                 struck = self.strikes(one.number, at)
-            except Untold as reason:
+            except Unavailable as reason:
                 news += self.note_untold(one.number, at, reason)
                 continue
             point = replace(one, told=one.told + 1)

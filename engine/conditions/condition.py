@@ -16,16 +16,16 @@ from simpleeval import SimpleEval
 from engine.conditions.figures import NAMES, Value
 from engine.conditions.functions import CHANGED, FUNCTIONS, OF_TWO_STEPS, Function
 from engine.conditions.grammar import ConditionError, called, parse
-from engine.conditions.moment import Moment, Untold
+from engine.conditions.moment import Moment, Unavailable
 from engine.text import quote
 
-__all__ = ["Condition", "ConditionError", "Untold", "spell"]
+__all__ = ["Condition", "ConditionError", "Unavailable", "spell"]
 
 EVALUATION_S = 0.25
 """Processor time that one evaluation may take; a usual one takes some 50 microseconds."""
 
 
-class _SwitchedOff(Untold):
+class _SwitchedOff(Unavailable):
     """An evaluation went beyond its limit."""
 
 
@@ -78,26 +78,26 @@ class Condition:
         return tuple(found)
 
     def value(self, at: Moment) -> Value:
-        """The value at a step. Raises Untold where it cannot be told."""
+        """The value at a step. Raises Unavailable where it cannot be told."""
         return self._value(self._tree, at)
 
     def holds(self, at: Moment) -> bool:
-        """True if the condition holds at a step, or gives a number other than 0. Raises Untold."""
+        """True if the value at a step is true, or a number other than 0. Raises Unavailable."""
         return bool(self.value(at))
 
-    def figures(self, at: Moment) -> dict[str, Value | Untold]:
+    def figures(self, at: Moment) -> dict[str, Value | Unavailable]:
         """The figures it is made of, as they are written in it, and their values at a step."""
         inside: set[ast.AST] = set()
-        found: list[tuple[int, str, Value | Untold]] = []
+        found: list[tuple[int, str, Value | Unavailable]] = []
         for node in ast.walk(self._tree):
             if node in inside or not isinstance(node, ast.Name | ast.Call):
                 continue
             inside.update(ast.walk(node))
             written = ast.get_source_segment(self.text, node) or ast.unparse(node)
-            value: Value | Untold
+            value: Value | Unavailable
             try:
                 value = self._value(node, at)
-            except Untold as reason:
+            except Unavailable as reason:
                 value = reason
             found.append((node.col_offset, written, value))
         return {written: value for _, written, value in sorted(found, key=lambda one: one[0])}
@@ -106,7 +106,7 @@ class Condition:
 
     def _value(self, node: ast.expr, at: Moment) -> Value:
         if self.off:
-            raise Untold(self.off)
+            raise Unavailable(self.off)
         self._evaluator.names = _Names(at)
         self._evaluator.until = thread_time() + EVALUATION_S
         self._known.clear()
@@ -115,12 +115,12 @@ class Condition:
         except _SwitchedOff as reason:
             self.off = str(reason)
             raise
-        except Untold:
+        except Unavailable:
             raise
         except Exception as error:  # whatever two values that do not go together may raise
-            raise Untold(str(error) or type(error).__name__) from None
+            raise Unavailable(str(error) or type(error).__name__) from None
         if not isinstance(result, bool | int | float | str):
-            raise Untold("it comes to a list, not to one value")
+            raise Unavailable("it comes to a list, not to one value")
         return result
 
     def _eval(self, node: ast.expr) -> Any:
@@ -135,14 +135,14 @@ class Condition:
     def _and_or(self, node: ast.BoolOp) -> Any:
         """What one side cannot tell, the other may decide: ``u > 0.9 or rank > 5``."""
         decisive = isinstance(node.op, ast.Or)
-        untold: Untold | None = None
+        untold: Unavailable | None = None
         result: Any = not decisive
         for one in node.values:
             try:
                 result = self._eval(one)
             except _SwitchedOff:
                 raise
-            except Untold as reason:
+            except Unavailable as reason:
                 untold = reason
                 continue
             if bool(result) is decisive:
@@ -162,10 +162,10 @@ class Condition:
                 self._known[key] = self._of_two_steps(name, node)
             except _SwitchedOff:
                 raise
-            except Untold as reason:
+            except Unavailable as reason:
                 self._known[key] = reason
         found = self._known[key]
-        if isinstance(found, Untold):
+        if isinstance(found, Unavailable):
             raise found
         return found
 
@@ -175,7 +175,7 @@ class Condition:
         if before is None:
             if name == CHANGED:
                 return False
-            raise Untold("there is no step before the first")
+            raise Unavailable("there is no step before the first")
         self._evaluator.names = _Names(before)
         try:
             then = self._eval(node.args[0])
@@ -236,10 +236,10 @@ _OPERATORS = {
 }
 
 
-def spell(value: Value | Untold) -> str:
+def spell(value: Value | Unavailable) -> str:
     """A value as people read it: texts in quotes, yes and no, numbers to five digits."""
     match value:
-        case Untold():
+        case Unavailable():
             return f"— ({value})"
         case bool():
             return "yes" if value else "no"

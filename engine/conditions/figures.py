@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.conditions.moment import Moment, Untold
+from engine.conditions.moment import Moment, Unavailable
 from engine.records.step import How
 from engine.sampling.loops import MIN_REPEATS, MIN_TOKENS
 
@@ -46,7 +46,7 @@ TOKEN = (
     Name("token_bytes", "hex", 'its bytes, such as "205061"', lambda at: at.step.token.bytes.hex()),
     Name("kind", "text", "normal, special, added or byte", lambda at: at.step.token.kind.value),
     Name("text", "text", "all that was generated so far, with this token", lambda at: at.text),
-    Name("prompt", "text", "the prompt", lambda at: at.trail.prompt.text),
+    Name("prompt", "text", "the prompt", lambda at: at.moments.prompt.text),
     Name(
         "stop",
         "text",
@@ -69,7 +69,7 @@ PLACE = (
 
 def _u(at: Moment) -> float:
     if at.step.draw.u is None:
-        raise Untold(f"no randomness was used: the token is {at.step.draw.how.value}")
+        raise Unavailable(f"no randomness was used: the token is {at.step.draw.how.value}")
     return at.step.draw.u
 
 
@@ -77,7 +77,7 @@ def _flip(at: Moment) -> float:
     u, low, high = _u(at), at.step.draw.low, at.step.draw.high
     borders = [u - low] * (low > 0.0) + [high - u] * (high < 1.0)
     if not borders:
-        raise Untold("nothing else could be drawn")
+        raise Unavailable("nothing else could be drawn")
     return min(borders)
 
 
@@ -117,14 +117,14 @@ def _rest(at: Moment) -> float:
 def _top_row(at: Moment) -> int:
     row, best, _ = _leaders(at)
     if best < _rest(at):
-        raise Untold("the most likely token after the chain may not be among those recorded")
+        raise Unavailable("the most likely token after the chain may not be among those recorded")
     return row
 
 
 def _margin_final(at: Moment) -> float:
     _, best, second = _leaders(at)
     if second < _rest(at):
-        raise Untold("the second most likely token after the chain may not be recorded")
+        raise Unavailable("the second most likely token after the chain may not be recorded")
     return best - second
 
 
@@ -151,7 +151,7 @@ def survivors(at: Moment, stage: str | None = None) -> int:
     if stage is not None:
         return at.step.stages[at.stage(stage)].survivors
     if not at.step.stages:
-        raise Untold("the chain has no stages")
+        raise Unavailable("the chain has no stages")
     return at.step.stages[-1].survivors
 
 
@@ -183,14 +183,14 @@ CHAIN = (
 def _new_block(at: Moment) -> bool:
     kv = at.step.kv
     if kv.nbytes is None:
-        raise Untold("there is no cache of blocks")
+        raise Unavailable("there is no cache of blocks")
     size = kv.block_size
     return -(-kv.seen // size) > -(-(kv.seen - kv.computed) // size)
 
 
 def _kv_bytes(at: Moment) -> int:
     if at.step.kv.nbytes is None:
-        raise Untold("the cache's size is not known")
+        raise Unavailable("the cache's size is not known")
     return at.step.kv.nbytes
 
 

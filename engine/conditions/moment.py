@@ -17,11 +17,11 @@ from engine.sampling.loops import WINDOW, Loop, find_loop
 from engine.text import IncrementalDecoder
 
 
-class Untold(Exception):
+class Unavailable(Exception):
     """Something that cannot be told at a step; the message says why."""
 
 
-class Trail:
+class Moments:
     """State that moments of one run share: the prompt, and the text of the path looked at last."""
 
     def __init__(self, prompt: PromptRecord, vocab_size: int | None = None) -> None:
@@ -59,31 +59,31 @@ class Trail:
 
 
 class Moment:
-    """One step on its trail, and what can be told of tokens and stages there."""
+    """One step on its moments, and what can be told of tokens and stages there."""
 
-    def __init__(self, trail: Trail, path: StepPath, index: int) -> None:
-        """Raises Untold where the step's record is not kept here."""
-        self.trail = trail
+    def __init__(self, moments: Moments, path: StepPath, index: int) -> None:
+        """Raises Unavailable where the step's record is not kept here."""
+        self.moments = moments
         self.path = path
         self.index = index
         try:
             self.step = path[index]
         except KeyError:
             why = "the step before is too long ago: the engine keeps the newest records"
-            raise Untold(why) from None
+            raise Unavailable(why) from None
 
     @property
     def previous(self) -> Moment | None:
-        """The moment of the step before; None at the first. Raises Untold."""
-        return Moment(self.trail, self.path, self.index - 1) if self.index else None
+        """The moment of the step before; None at the first. Raises Unavailable."""
+        return Moment(self.moments, self.path, self.index - 1) if self.index else None
 
     @cached_property
     def text(self) -> str:
-        return self.trail.text(self.path, self.index)
+        return self.moments.text(self.path, self.index)
 
     @cached_property
     def loop(self) -> Loop | None:
-        return self.trail.loop(self.path, self.index)
+        return self.moments.loop(self.path, self.index)
 
     # --- tokens -------------------------------------------------------------------------------
 
@@ -98,21 +98,21 @@ class Moment:
         return next(found, None)
 
     def known_row(self, token: str | int) -> int:
-        """The row of a recorded candidate. Raises Untold for a token that was not recorded."""
+        """The row of a recorded candidate. Raises Unavailable for a token that was not recorded."""
         row = self.row(token)
         if row is None:
             count = len(self.step.top.tokens)
-            raise Untold(f"{token!r} is not among the {count} recorded candidates")
+            raise Unavailable(f"{token!r} is not among the {count} recorded candidates")
         return row
 
     # --- stages -------------------------------------------------------------------------------
 
     def stage(self, name: str) -> int:
-        """The index of the stage called ``name``. Raises Untold where the chain has none."""
+        """The index of the stage called ``name``. Raises Unavailable where the chain has none."""
         for index, one in enumerate(self.step.stages):
             if one.name == name:
                 return index
-        raise Untold(f"the chain has no {name} stage")
+        raise Unavailable(f"the chain has no {name} stage")
 
     def cut_by(self, token: str | int) -> int:
         """The index of the stage that cut a token, SURVIVES or CUT_BY_MODEL.
@@ -132,7 +132,7 @@ class Moment:
         return self.known_row(token)
 
     def was_cut(self, stage: int, token: str | int) -> bool:
-        """True if a stage cut the token. Raises Untold where that is not recorded."""
+        """True if a stage cut the token. Raises Unavailable where that is not recorded."""
         row = self.row(token)
         if row is not None:
             return int(self.step.top.cut_by[row]) == stage
@@ -141,7 +141,7 @@ class Moment:
         return self.cut_by(token) == stage
 
     def final_prob(self, token: str | int) -> float:
-        """A token's probability after the chain. Raises Untold where that is not recorded."""
+        """A token's probability after the chain. Raises Unavailable where that is not recorded."""
         row = self.row(token)
         if row is None and self._others and self._others[-1] == 0:
             return 0.0
@@ -158,5 +158,5 @@ class Moment:
 
     def _all_alive(self, stage: int) -> bool:
         """True if after a stage every token that was not recorded was still possible."""
-        size = self.trail.vocab_size
+        size = self.moments.vocab_size
         return size is not None and self._others[stage] == size - len(self.step.top.tokens)

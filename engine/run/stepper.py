@@ -14,9 +14,9 @@ from functools import cache
 from engine.backends.base import Backend, BackendError
 from engine.backends.tokens import id_of, ids_of
 from engine.conditions.breakpoints import Breakpoint, Breakpoints, Verdict
-from engine.conditions.condition import Condition, Untold
+from engine.conditions.condition import Condition, Unavailable
 from engine.conditions.figures import Value
-from engine.conditions.moment import Moment, Trail
+from engine.conditions.moment import Moment, Moments
 from engine.records.arrays import FloatArray
 from engine.records.cache import KVState, PoolState
 from engine.records.events import NAME_LENGTH, BranchDeleted, BranchNamed
@@ -67,7 +67,7 @@ class Stepper:
         """What the last step of a run meant to the breakpoints."""
         self.watched: tuple[int, ...] = ()
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
-        self._trail: Trail | None = None
+        self._moments: Moments | None = None
         self._whole_vocabulary: Vocabulary | None = None
         self._encode = cache(self._tokens_of)
 
@@ -123,7 +123,7 @@ class Stepper:
                 "(one must stay free for the answer): shorten it"
             )
         self.prompt = record
-        self._trail = Trail(record, self.backend.facts.vocab_size)
+        self._moments = Moments(record, self.backend.facts.vocab_size)
         self.tree = LiveTree(record.ids, held=self.tree.held)
         self.reading.begin()
 
@@ -264,7 +264,7 @@ class Stepper:
     def _holds(self, condition: Condition, node: int) -> bool:
         try:
             return condition.holds(self.moment(node))
-        except Untold:
+        except Unavailable:
             return False
 
     def _ended(self, node: int) -> bool:
@@ -458,19 +458,19 @@ class Stepper:
     def evaluate(self, expression: str) -> Value:
         """The value of an expression at the cursor, such as ``prob(" Paris")``.
 
-        Raises ConditionError, and Untold where it cannot be told.
+        Raises ConditionError, and Unavailable where it cannot be told.
         """
         return Condition(expression).value(self.moment())
 
     def moment(self, node: int | None = None) -> Moment:
         """The step of ``node`` (default: the cursor) and what led to it.
 
-        Raises Untold at the prompt.
+        Raises Unavailable at the prompt.
         """
         node = self.cursor if node is None else node
-        if self._trail is None or node == ROOT:
-            raise Untold("the cursor is at the prompt: no token was drawn there")
-        return self._trail.at(self.tree.along(self.tree.path(node)))
+        if self._moments is None or node == ROOT:
+            raise Unavailable("the cursor is at the prompt: no token was drawn there")
+        return self._moments.at(self.tree.along(self.tree.path(node)))
 
     def path_ids(self, node: int) -> list[int]:
         """Token ids from the start of the prompt to ``node``, both included. Do not change it."""

@@ -8,8 +8,8 @@ from typing import ClassVar
 from textual.app import App
 from textual.binding import BindingType
 
-from inspector.covered import covered
 from inspector.keys import MEASURING
+from inspector.modal import modal_open
 from inspector.screens.drift import DriftScreen
 from inspector.state.controller import Controller
 
@@ -75,5 +75,5 @@ class MeasuringApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # While a window asks something, another must not open above it.
         if action in ("drift", "compare_cache", "measure_ceilings"):
-            return not covered(self)
+            return not modal_open(self)
         return super().check_action(action, parameters)

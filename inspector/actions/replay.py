@@ -16,9 +16,9 @@ from engine.records.events import RunState, StateChanged
 from engine.records.model import ModelFacts
 from engine.run.tree import ROOT
 from inspector.app import Inspector
-from inspector.covered import covered
 from inspector.exit_codes import EXIT_USAGE
 from inspector.keys import REPLAYING
+from inspector.modal import modal_open
 from inspector.state.client import Client
 from inspector.state.replay_client import (
     NOT_STORED,
@@ -101,7 +101,7 @@ class ReplayInspector(Inspector):
         kept = self._session.breakpoints
         if kept is None:
             return
-        refused = self.controller.breaks.recall(kept, anew=self._playing.speed is not None)
+        refused = self.controller.breakpoints.recall(kept, anew=self._playing.speed is not None)
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             self.say(refused[0] + more, warn=True)
@@ -197,7 +197,7 @@ class ReplayInspector(Inspector):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "stream":
-            return not covered(self)
+            return not modal_open(self)
         return super().check_action(action, parameters)
 
     def _wait(self) -> None:
@@ -213,7 +213,7 @@ class ReplayInspector(Inspector):
             return
         for node in tempo.arrived(time.monotonic() - self._began):
             self.controller.cursor = node
-            if self.controller.breaks.reached(node):
+            if self.controller.breakpoints.reached(node):
                 self._stop()
                 return
         if tempo:

@@ -104,7 +104,7 @@ class SavingApp(RecoveringApp):
 
     def keep_breakpoints(self) -> None:
         """Have the breakpoints and watches kept: a change at once, counts when the run stands."""
-        now, kept = self.controller.breaks.record, self._kept_breakpoints
+        now, kept = self.controller.breakpoints.record, self._kept_breakpoints
         if self.recorder is None or now == kept:
             return
         if _defined(now) != _defined(kept) or not self.controller.busy:

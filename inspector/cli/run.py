@@ -17,7 +17,7 @@ from engine.sampling.settings import FLAG, in_vain
 from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
 from inspector.cli.engine_log import engine_log
-from inspector.cli.run_breakpoints import Stops
+from inspector.cli.run_breakpoints import BreakpointChecker
 from inspector.cli.run_saver import RunSaver
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
 from inspector.signals import Signalled
@@ -50,7 +50,7 @@ class TextOutput:
         if record.stop is None or record.stop.kind is not StopKind.STOP_TOKEN:
             self._write(self._decoder.feed(record.token.bytes))
 
-    def end(self, log: RunLog, reason: str, detail: str, stops: Stops) -> None:
+    def end(self, log: RunLog, reason: str, detail: str, checker: BreakpointChecker) -> None:
         self._write(self._decoder.flush())
         self._out.write("\n")
         self._out.flush()
@@ -68,7 +68,7 @@ class TextOutput:
             words.append("NOT SAVED")
         print(f"[{', '.join(words)}; {visible(detail or reason)}]", file=sys.stderr)
         if reason == BREAKPOINT:
-            print(*stops.lines(), sep="\n", file=sys.stderr)
+            print(*checker.lines(), sep="\n", file=sys.stderr)
 
     def _write(self, text: str) -> None:
         self._out.write(visible(text, newline="\n", tab="\t") if self._terminal else text)
@@ -90,11 +90,11 @@ class JsonOutput:
     def step(self, record: StepRecord) -> None:
         self._line(step_line(record, text=self._decoder.feed(record.token.bytes)))
 
-    def end(self, log: RunLog, reason: str, detail: str, stops: Stops) -> None:
+    def end(self, log: RunLog, reason: str, detail: str, checker: BreakpointChecker) -> None:
         path = log.path(max(log.nodes, default=ROOT))
         figures = speed(log.prompt, log.prefill, path)
         line = end_line(reason, detail, figures, len(path), prefill=log.prefill)
-        self._line(line | stops.fields() | self._saver.fields())
+        self._line(line | checker.fields() | self._saver.fields())
 
     def _line(self, value: dict[str, Any]) -> None:
         self._out.write(dumps(value) + "\n")
@@ -138,13 +138,13 @@ def run(asked: Request, form: str) -> int:
     client.start()
     for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
         client.send(command)
-    stops, watches = Stops(asked.breakpoints), asked.breakpoints.watches
-    if stops.points or watches:
-        saver.keep(BreakpointsSet(stops.points, watches), client)
+    checker, watches = BreakpointChecker(asked.breakpoints), asked.breakpoints.watches
+    if checker.points or watches:
+        saver.keep(BreakpointsSet(checker.points, watches), client)
     try:
-        code = _follow(client, output, Progress(sys.stderr), stops, saver)
-        if any(one.told or one.untold for one in stops.points):
-            saver.keep(BreakpointsSet(stops.points, watches), client)
+        code = _follow(client, output, Progress(sys.stderr), checker, saver)
+        if any(one.told or one.untold for one in checker.points):
+            saver.keep(BreakpointsSet(checker.points, watches), client)
         saver.finish(client)
     except (KeyboardInterrupt, Signalled):
         client.kill()
@@ -159,7 +159,7 @@ def _follow(
     client: EngineClient,
     output: TextOutput | JsonOutput,
     progress: Progress,
-    stops: Stops,
+    checker: BreakpointChecker,
     saver: RunSaver,
 ) -> int:
     log = RunLog()
@@ -179,19 +179,19 @@ def _follow(
                         output.begin(log)
                         begun = True
                     output.step(record)
-                    verdict = stops.look(log, record)
+                    verdict = checker.look(log, record)
                     _say(verdict.news)
                     if verdict.stops:
-                        output.end(log, BREAKPOINT, verdict.reason, stops)
+                        output.end(log, BREAKPOINT, verdict.reason, checker)
                         return EXIT_CHECK
                     if record.stop is not None:
-                        output.end(log, record.stop.kind.value, record.stop.detail, stops)
-                        _say(stops.never_told)
-                        return EXIT_CHECK if stops.never_told else EXIT_OK
+                        output.end(log, record.stop.kind.value, record.stop.detail, checker)
+                        _say(checker.never_told)
+                        return EXIT_CHECK if checker.never_told else EXIT_OK
                 case EngineError():
                     progress.clear()
                     if begun:
-                        output.end(log, "error", record.message, stops)
+                        output.end(log, "error", record.message, checker)
                     _say([record.message])
                     return EXIT_ENGINE
                 case StateChanged(state=RunState.DEAD):

@@ -7,20 +7,20 @@ from typing import Any
 
 from engine.commands import SetBreakpoints
 from engine.conditions.breakpoints import Breakpoint, Breakpoints, Verdict
-from engine.conditions.condition import Untold, spell
-from engine.conditions.moment import Moment, Trail
+from engine.conditions.condition import Unavailable, spell
+from engine.conditions.moment import Moment, Moments
 from engine.records.step import StepRecord
 from engine.text import visible, visible_bytes
 from inspector.state.view import RunLog
 from sessions.export.jsonl import plain
 
 
-class Stops:
+class BreakpointChecker:
     """Watches the steps of one run as they come."""
 
     def __init__(self, asked: SetBreakpoints) -> None:
         self._points = Breakpoints(asked.points)
-        self._trail: Trail | None = None
+        self._moments: Moments | None = None
         self._moment: Moment | None = None
         self._verdict = Verdict()
 
@@ -28,9 +28,9 @@ class Stops:
         """Check the breakpoints at a new step."""
         if not self._points or log.prompt is None:
             return Verdict()
-        if self._trail is None:
-            self._trail = Trail(log.prompt, log.facts.vocab_size if log.facts else None)
-        self._moment = self._trail.at(log.path(record.node))
+        if self._moments is None:
+            self._moments = Moments(log.prompt, log.facts.vocab_size if log.facts else None)
+        self._moment = self._moments.at(log.path(record.node))
         self._verdict = self._points.check(self._moment)
         return self._verdict
 
@@ -75,7 +75,7 @@ class Stops:
         if self._verdict.stops and self._moment is not None:
             first = self._verdict.stops[0]
             figures = self._points.condition(first.number).figures(self._moment)
-            told = {name: one for name, one in figures.items() if not isinstance(one, Untold)}
+            told = {name: one for name, one in figures.items() if not isinstance(one, Unavailable)}
             found |= {
                 "breakpoint": first.number,
                 "node": self._moment.step.node,

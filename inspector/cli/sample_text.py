@@ -20,7 +20,7 @@ from inspector.panes.ladder.draw_line import draw_lines
 from inspector.panes.ladder.head import FULL, head
 from inspector.panes.ladder.plan import Plan, plan
 from inspector.panes.ladder.rows import LadderRows
-from inspector.state.candidates import Rung, Whole
+from inspector.state.candidates import CandidateRow, Whole
 
 _LABEL = 10
 _NOBODY = ("off", "default")
@@ -50,20 +50,20 @@ def sample_lines(
     if worked_out := derived_lines(ladder.traces):
         yield from wrapped("used", _LABEL, width, "; ".join(worked_out))
     named = given.token
-    rungs = Whole(ladder, drawn, named or _nameless)
+    candidates = Whole(ladder, drawn, named or _nameless)
     # Of a vector that is not whole, what it does not know is not said to be impossible, row by row.
-    count = rungs.total if given.read.partial else len(rungs)
-    rows = _rows(rungs, min(top, count))
-    for block in _blocks(rungs, width if named else width + _NO_TEXT):
+    count = candidates.total if given.read.partial else len(candidates)
+    rows = _rows(candidates, min(top, count))
+    for block in _blocks(candidates, width if named else width + _NO_TEXT):
         yield Content("")
         room = block.width if named else block.width - block.text
-        above = head(rungs, block, FULL)
-        lines = LadderRows(rungs, block, "")
+        above = head(candidates, block, FULL)
+        lines = LadderRows(candidates, block, "")
         for line in (*above, *map(lines.line, rows)):
             yield line if named else line[:room]
     yield Content.styled(_rest(count - len(rows), rows), "$text-muted")
     yield Content("")
-    yield from draw_lines(rungs, width, roomy=True)
+    yield from draw_lines(candidates, width, roomy=True)
     yield Content("")
     for note in notes:
         yield from wrapped("note", _LABEL, width, visible(note))
@@ -84,29 +84,29 @@ def _written(dials: Mapping[str, Setting]) -> str:
     return ", ".join(f"{name}={one.value} ({one.source})" for name, one in dials.items())
 
 
-def _rows(rungs: Whole, top: int) -> list[Rung]:
+def _rows(candidates: Whole, top: int) -> list[CandidateRow]:
     """The model's favourites, and the drawn token wherever it stands."""
-    rows = [rungs[row] for row in range(top)]
-    at = rungs.row_of(rungs.draw.token_id)
-    return rows if at is None or at < len(rows) else [*rows, rungs[at]]
+    rows = [candidates[row] for row in range(top)]
+    at = candidates.row_of(candidates.draw.token_id)
+    return rows if at is None or at < len(rows) else [*rows, candidates[at]]
 
 
-def _blocks(rungs: Whole, width: int) -> Iterator[Plan]:
+def _blocks(candidates: Whole, width: int) -> Iterator[Plan]:
     """The ladder's columns, in as many ladders below each other as the stages need."""
     first = 0
     while True:
-        made = plan(width, rungs.stages, len(rungs), first)
+        made = plan(width, candidates.stages, len(candidates), first)
         yield made
         if not made.after or not made.stages:
             return
         first = made.stages[-1].index + 1
 
 
-def _rest(left: int, rows: Sequence[Rung]) -> str:
+def _rest(left: int, rows: Sequence[CandidateRow]) -> str:
     """Number of ids that are not shown, and their mass."""
     if left <= 0:
         return f" all {len(rows):,} ids"
-    raw, final = (1.0 - sum(rung.probs[at] for rung in rows) for at in (0, -1))
+    raw, final = (1.0 - sum(candidate.probs[at] for candidate in rows) for at in (0, -1))
     # Sums of all probabilities miss 1 by rounding alone.
     raw, final = (mass if mass > 1e-12 else 0.0 for mass in (raw, final))
     return f" {plural(left, 'more token')}: {share(raw)} raw mass, {share(final)} final mass"

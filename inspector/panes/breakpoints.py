@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from engine.conditions.condition import Untold
+from engine.conditions.condition import Unavailable
 from engine.conditions.figures import NAME_GROUPS, Name
 from engine.conditions.functions import FUNCTION_GROUPS, Function
 from engine.conditions.moment import Moment
@@ -92,7 +92,7 @@ class PointsPane(Pane):
 
 def _watch_row(one: Watch, width: int) -> Content:
     value = value_text(one.value)
-    if isinstance(one.value, Untold):
+    if isinstance(one.value, Unavailable):
         value += Content.styled(f"  {visible(str(one.value))}", MUTED)
     start = f" {'watch':<{_KIND}}{'':{_HITS}}  "
     text = Content.assemble((start, MUTED), f"{visible(one.text)} = ")
@@ -150,5 +150,5 @@ class NamesPane(Pane):
             return Content("")
         try:
             return value_text(one.read(self.moment))
-        except Untold as reason:
+        except Unavailable as reason:
             return value_text(reason)

@@ -15,12 +15,12 @@ from textual.screen import ModalScreen
 from textual.suggester import Suggester
 from textual.widgets import Footer, Input, Static
 
-from engine.conditions.condition import Condition, ConditionError, Untold, spell
+from engine.conditions.condition import Condition, ConditionError, Unavailable, spell
 from engine.conditions.figures import NAMES
 from engine.conditions.functions import FUNCTIONS
 from engine.text import visible
 from inspector.panes.breakpoints import NamesPane, PointsPane, word_at_end
-from inspector.state.breakpoints import Breaks, Mark, Watch
+from inspector.state.breakpoints import BreakpointState, Mark, Watch
 from inspector.widgets.line_view import Pane
 from inspector.widgets.one_line import OneLine
 
@@ -79,10 +79,10 @@ class BreakpointsScreen(ModalScreen[None]):
     ]
 
     def __init__(
-        self, breaks: Breaks, cursor: Callable[[], int], changed: Callable[[], None]
+        self, breakpoints: BreakpointState, cursor: Callable[[], int], changed: Callable[[], None]
     ) -> None:
         super().__init__()
-        self._breaks = breaks
+        self._breakpoints = breakpoints
         self._cursor = cursor
         self._changed = changed
         self._mode = Mode.ADD
@@ -98,7 +98,7 @@ class BreakpointsScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self.show()
         # Who opens an empty list wants to type; who opens a full one may want to look.
-        if self._breaks.points or self._breaks.watches:
+        if self._breakpoints.points or self._breakpoints.watches:
             self._turn_to(Mode.ADD)
             self.set_focus(self.query_one(PointsPane))
         else:
@@ -110,8 +110,8 @@ class BreakpointsScreen(ModalScreen[None]):
             return  # it is about to be composed
         node = self._cursor()
         pane = self.query_one(PointsPane)
-        pane.look(self._breaks.watched(node))
-        self.query_one(NamesPane).look(word_at_end(self._typed), self._breaks.moment(node))
+        pane.look(self._breakpoints.watched(node))
+        self.query_one(NamesPane).look(word_at_end(self._typed), self._breakpoints.moment(node))
 
     @property
     def _typed(self) -> str:
@@ -146,15 +146,15 @@ class BreakpointsScreen(ModalScreen[None]):
     def action_switch(self) -> None:
         chosen = self.query_one(PointsPane).chosen
         if isinstance(chosen, Mark):
-            self._breaks.points.change(chosen.point.number, enabled=not chosen.point.enabled)
+            self._breakpoints.points.change(chosen.point.number, enabled=not chosen.point.enabled)
             self._done()
 
     def action_delete(self) -> None:
         match self.query_one(PointsPane).chosen:
             case Mark(point=point):
-                self._breaks.points.delete(point.number)
+                self._breakpoints.points.delete(point.number)
             case Watch(text=text):
-                self._breaks.unwatch(text)
+                self._breakpoints.unwatch(text)
             case None:
                 return
         self._done()
@@ -179,7 +179,7 @@ class BreakpointsScreen(ModalScreen[None]):
 
     @on(Input.Changed)
     def _typing(self, message: Input.Changed) -> None:
-        moment = self._breaks.moment(self._cursor())
+        moment = self._breakpoints.moment(self._cursor())
         self.query_one(NamesPane).look(word_at_end(message.value), moment)
         self._say("")
         if self._mode is Mode.IGNORE or not message.value.strip():
@@ -190,7 +190,7 @@ class BreakpointsScreen(ModalScreen[None]):
                 self._say(f"here: {spell(condition.value(moment))}")
         except ConditionError as error:
             self._say(str(error), "$foreground-muted")
-        except Untold as reason:
+        except Unavailable as reason:
             self._say(f"here: cannot be told ({reason})", "$warning")
 
     @on(Input.Submitted)
@@ -214,17 +214,17 @@ class BreakpointsScreen(ModalScreen[None]):
         chosen = self.query_one(PointsPane).chosen
         match self._mode, chosen:
             case Mode.WATCH, _:
-                self._breaks.watch(text)
+                self._breakpoints.watch(text)
             case Mode.IGNORE, Mark(point=point):
                 if not text.isdecimal():
                     raise ValueError(f"a whole number of hits, not {text!r}")
-                self._breaks.points.change(point.number, ignore=int(text))
+                self._breakpoints.points.change(point.number, ignore=int(text))
             case Mode.EDIT, Mark(point=point):
-                self._breaks.points.change(point.number, text=text)
+                self._breakpoints.points.change(point.number, text=text)
             case Mode.EDIT, Watch(text=old):
-                self._breaks.watch(text, instead_of=old)
+                self._breakpoints.watch(text, instead_of=old)
             case _:
-                self._breaks.points.add(text)
+                self._breakpoints.points.add(text)
 
     def _say(self, text: str, style: str = "") -> None:
         self.query_one("#said", Static).update(Content.styled(visible(text), style))

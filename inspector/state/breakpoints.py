@@ -7,9 +7,9 @@ from time import thread_time
 
 from engine.commands import SetBreakpoints
 from engine.conditions.breakpoints import Breakpoint, Breakpoints
-from engine.conditions.condition import Condition, ConditionError, Untold
+from engine.conditions.condition import Condition, ConditionError, Unavailable
 from engine.conditions.figures import Value
-from engine.conditions.moment import Moment, Trail
+from engine.conditions.moment import Moment, Moments
 from engine.records.events import BreakpointsSet
 from engine.records.prompt import PromptRecord
 from engine.run.tree import ROOT
@@ -34,7 +34,7 @@ class Watch:
     """A watched expression and its value at the cursor."""
 
     text: str
-    value: Value | Untold
+    value: Value | Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Watched:
         return bool(self.marks or self.watches)
 
 
-class Breaks:
+class BreakpointState:
     """Breakpoints and watches of the run in ``log``, and their values at every step."""
 
     def __init__(self, log: RunLog) -> None:
@@ -58,7 +58,7 @@ class Breaks:
         self.watches: list[Condition] = []
         self._news: list[str] = []
         self._log = log
-        self._trail: tuple[PromptRecord, Trail] | None = None
+        self._moments: tuple[PromptRecord, Moments] | None = None
 
     def take_over(self, command: SetBreakpoints) -> None:
         """Have exactly these. Raises ConditionError."""
@@ -152,15 +152,15 @@ class Breaks:
         marks = tuple(Mark(one, here[one.number]) for one in self.points)
         return Watched(marks, watches, at_prompt=moment is None)
 
-    def _watch(self, one: Condition, moment: Moment | None, until: float) -> Value | Untold:
+    def _watch(self, one: Condition, moment: Moment | None, until: float) -> Value | Unavailable:
         if moment is None:
-            return Untold("no token was drawn here")
+            return Unavailable("no token was drawn here")
         if thread_time() > until:
-            return Untold("the conditions before it took too long")
+            return Unavailable("the conditions before it took too long")
         was_off = one.off
         try:
             return one.value(moment)
-        except Untold as reason:
+        except Unavailable as reason:
             if one.off and not was_off:
                 self._news.append(f"watch {one.text}: {reason}")
             return reason
@@ -170,7 +170,7 @@ class Breaks:
             return None
         try:
             return self.points.strikes(point.number, moment)
-        except Untold as reason:
+        except Unavailable as reason:
             if self.points.condition(point.number).off:
                 self._news += self.points.note_untold(point.number, moment, reason)
             return None
@@ -180,10 +180,10 @@ class Breaks:
         prompt = self._log.prompt
         if prompt is None or node == ROOT or node not in self._log.nodes:
             return None
-        if self._trail is None or self._trail[0] is not prompt:
+        if self._moments is None or self._moments[0] is not prompt:
             facts = self._log.facts
-            self._trail = prompt, Trail(prompt, facts.vocab_size if facts else None)
-        return self._trail[1].at(self._log.path(node))
+            self._moments = prompt, Moments(prompt, facts.vocab_size if facts else None)
+        return self._moments[1].at(self._log.path(node))
 
 
 def _counted(point: Breakpoint, *, anew: bool) -> Breakpoint:

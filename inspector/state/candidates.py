@@ -1,8 +1,8 @@
-"""Candidates by raw rank, and each one's fate at every stage.
+"""CandidateRows by raw rank, and each one's fate at every stage.
 
 A step's record holds the leading candidates. With the step's whole logits, a chain is run over all
 of them, the recorded one or another. Without them, another chain can still be told exactly where
-all that it keeps is in the record. All three are ``Rungs``.
+all that it keeps is in the record. All three are ``CandidateRows``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_STRETCHES = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class CandidateRow:
     """One candidate: its place in the model's own order, and its fate."""
 
     token_id: int
@@ -54,8 +54,8 @@ class Stretches:
     probs: DoubleArray  # (n,)
 
 
-class Rungs(Protocol):
-    """Candidates ordered by raw rank, made one by one when they are asked for."""
+class CandidateRows(Protocol):
+    """CandidateRows ordered by raw rank, made one by one when they are asked for."""
 
     @property
     def stages(self) -> tuple[StageTrace, ...]: ...
@@ -87,7 +87,7 @@ class Rungs(Protocol):
         ...
 
     def __len__(self) -> int: ...
-    def __getitem__(self, row: int, /) -> Rung: ...
+    def __getitem__(self, row: int, /) -> CandidateRow: ...
     def row_of(self, token_id: int) -> int | None: ...
     def stretches(self) -> Stretches: ...
     def place_of(self, token_id: int) -> tuple[float, float] | None:
@@ -127,9 +127,9 @@ class Recorded:
     def __len__(self) -> int:
         return int(self.step.top.ids.size)
 
-    def __getitem__(self, row: int) -> Rung:
+    def __getitem__(self, row: int) -> CandidateRow:
         top = self.step.top
-        return Rung(
+        return CandidateRow(
             token_id=int(top.ids[row]),
             token=top.tokens[row],
             rank=int(top.ranks[row]),
@@ -214,7 +214,7 @@ class Whole:
     def __len__(self) -> int:
         return self.ladder.model.vocab_size
 
-    def __getitem__(self, row: int) -> Rung:
+    def __getitem__(self, row: int) -> CandidateRow:
         chunk, at = divmod(row, _CHUNK)
         made = self._chunks.get(chunk)
         if made is None:
@@ -222,11 +222,11 @@ class Whole:
         return made[at]
 
     @cached_property
-    def _chunks(self) -> dict[int, list[Rung]]:
+    def _chunks(self) -> dict[int, list[CandidateRow]]:
         return {}
 
-    def _make(self, start: int) -> list[Rung]:
-        """A page of rungs at once: numpy costs a call as much as it costs a page."""
+    def _make(self, start: int) -> list[CandidateRow]:
+        """A page of candidates at once: numpy costs a call as much as it costs a page."""
         model, end = self.ladder.model, start + _CHUNK
         # Only as many are sorted as were looked at.
         ids = model.ids[model.order(end)[start:end]]
@@ -238,7 +238,7 @@ class Whole:
         cut_by = self.ladder.cut_by_of(ids).tolist()
         log_z = self.ladder.model.log_z
         return [
-            Rung(
+            CandidateRow(
                 token_id=token_id,
                 token=self.name(token_id),
                 rank=start + at + 1,

@@ -29,7 +29,7 @@ from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.run.tree import ROOT, Tree
 from engine.sampling.chain import Chain
-from inspector.state.breakpoints import Breaks
+from inspector.state.breakpoints import BreakpointState
 from inspector.state.cursor import Cursor
 from inspector.state.view import RunLog, View
 
@@ -47,7 +47,7 @@ class Controller:
         """The cursor that keys move, and from which the run goes on."""
         # The cursor that was active when the engine was last asked for tokens: it follows them.
         self._following = self.active
-        self.breaks = Breaks(self.log)
+        self.breakpoints = BreakpointState(self.log)
         self._send = send
         # What the engine knows of the breakpoints.
         self._told = SetBreakpoints()
@@ -106,7 +106,7 @@ class Controller:
         for record in records:
             self.log.add(record)
             if isinstance(record, StepRecord):
-                self.breaks.reached(record.node)
+                self.breakpoints.reached(record.node)
             match record:
                 case StepRecord():
                     if record.parent in (self._following.node, self._follow):
@@ -199,7 +199,7 @@ class Controller:
         """Go on by ``count`` steps, or until something stops the run: recorded steps first."""
         left = count
         while left != 0 and self.active.forward():
-            if self.breaks.reached(self.cursor):
+            if self.breakpoints.reached(self.cursor):
                 return
             left = None if left is None else left - 1
         if left == 0:
@@ -215,13 +215,13 @@ class Controller:
 
     def reverse(self) -> bool:
         """Back to the last step where a breakpoint strikes; False, and to the prompt, if none."""
-        found = self.breaks.before(self.cursor)
+        found = self.breakpoints.before(self.cursor)
         self.cursor = ROOT if found is None else found
         return found is not None
 
     def tell_breakpoints(self) -> None:
         """Let the engine know what has changed about breakpoints and watches."""
-        command = self.breaks.command
+        command = self.breakpoints.command
         if command != self._told:
             self._told = command
             self._send(command)

@@ -11,7 +11,7 @@ import numpy as np
 from engine.records.step import Draw, StageTrace
 from engine.sampling.chain import Ladder
 from engine.sampling.draw import stretch
-from inspector.state.candidates import Recorded, Rung, Stretches
+from inspector.state.candidates import CandidateRow, Recorded, Stretches
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +69,11 @@ class Partial:
     def __len__(self) -> int:
         return len(self.record)
 
-    def __getitem__(self, row: int) -> Rung:
-        return self._rungs[row]
+    def __getitem__(self, row: int) -> CandidateRow:
+        return self._candidates[row]
 
     @cached_property
-    def _rungs(self) -> list[Rung]:
+    def _candidates(self) -> list[CandidateRow]:
         ids = self.record.step.top.ids
         low, high = self.low.probs(ids), self.high.probs(ids)
         probs, slack = ((low + high) / 2).T.tolist(), (np.abs(high - low) / 2).T.tolist()

@@ -20,7 +20,7 @@ from engine.sampling.chain import Candidates, Chain, Ladder
 from engine.sampling.head import TailMissing, over_head
 from engine.sampling.stages import StageContext
 from engine.text import share
-from inspector.state.candidates import Recorded, Rungs, Whole
+from inspector.state.candidates import CandidateRows, Recorded, Whole
 from inspector.state.partial import Partial
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import hypothetical, recorded_chain
@@ -32,26 +32,26 @@ WAITING = "the engine is running: this waits until it stands still"
 class Run:
     """A chain over the cursor's distribution: its ladder, and what it draws with the same dice.
 
-    The ladder is that of the whole vocabulary, or (``low`` of ``rungs`` is) of one that comes to
-    the same at its end.
+    The ladder is that of the whole vocabulary, or (``low`` of ``candidates`` is) of one that
+    comes to the same at its end.
     """
 
     chain: Chain
     context: StageContext
-    rungs: Whole | Partial
+    candidates: Whole | Partial
 
     @property
     def ladder(self) -> Ladder:
-        return self.rungs.ladder
+        return self.candidates.ladder
 
     @property
     def draw(self) -> Draw:
-        return self.rungs.draw
+        return self.candidates.draw
 
     @property
     def whole(self) -> bool:
         """True if it was run over every id."""
-        return isinstance(self.rungs, Whole)
+        return isinstance(self.candidates, Whole)
 
 
 def context_of(view: View, step: StepRecord) -> StageContext:
@@ -182,7 +182,7 @@ def padding_note(ladder: Ladder, vocabulary: Vocabulary | None) -> str:
     return f"all {ids:,} ids; unused: {unused.size:,}, with {share(mass)} of the raw mass"
 
 
-def rungs_of(view: View) -> Rungs | None:
+def candidates_of(view: View) -> CandidateRows | None:
     """The cursor's candidates as recorded: all where the whole logits are there; None at the root.
 
     Whatever is tried: this is the record.
@@ -198,7 +198,7 @@ def rungs_of(view: View) -> Rungs | None:
         except SamplingError as error:
             note = f"not to be run again here: {error}"
         else:
-            assert isinstance(found.rungs, Whole)
+            assert isinstance(found.candidates, Whole)
             # The draw is the record's own: it may have been forced.
-            return Whole(found.ladder, step.draw, found.rungs.name, found.rungs.note)
+            return Whole(found.ladder, step.draw, found.candidates.name, found.candidates.note)
     return Recorded(step, total, note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
-from engine.conditions.condition import Untold, spell
+from engine.conditions.condition import Unavailable, spell
 from engine.conditions.figures import Value
 from engine.text import visible
 from inspector.draw.numbers import MUTED, NOTHING, cut
@@ -29,9 +29,9 @@ def sign(mark: Mark, *, at_prompt: bool = False) -> str:
     return HERE if mark.here else ON
 
 
-def value_text(value: Value | Untold) -> Content:
+def value_text(value: Value | Unavailable) -> Content:
     """A value, or a dash for one that cannot be told."""
-    if isinstance(value, Untold):
+    if isinstance(value, Unavailable):
         return Content.styled(NOTHING, MUTED)
     return Content.styled(spell(value), "bold")
 

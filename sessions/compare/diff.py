@@ -18,7 +18,7 @@ from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.records.vocabulary import Token
 from sessions.compare.align import Segment, align, common_prefix
-from sessions.compare.identical import Same, same
+from sessions.compare.identical import Identical, identical
 from sessions.compare.tables import (
     Bound,
     RankChange,
@@ -233,7 +233,7 @@ def _why_not_comparable(a: Side, b: Side, together: Iterable[_Steps]) -> str:
 def _pairs(a: Side, b: Side, pairs: Iterable[_Steps], comparable: bool) -> Iterator[Pair]:
     one_run = a.run is not None and a.run == b.run
     for one, other, offset in pairs:
-        alike = same(one, other, one_run=one_run) if comparable else Same()
+        alike = identical(one, other, one_run=one_run) if comparable else Identical()
         yield _pair(a, b, one, other, offset, comparable, alike)
 
 
@@ -244,7 +244,7 @@ def _pair(
     other: StepRecord,
     offset: int,
     comparable: bool,
-    alike: Same,
+    alike: Identical,
 ) -> Pair:
     figures: dict[str, Any] = {
         "kl_raw": None,

@@ -15,7 +15,7 @@ from sessions.compare.tables import common_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class Identical:
     """The identical parts of two steps; what is not so for certain is False."""
 
     model: bool = False
@@ -24,14 +24,14 @@ class Same:
     """What the chains left to draw from."""
 
 
-def same(one: StepRecord, other: StepRecord, *, one_run: bool) -> Same:
+def identical(one: StepRecord, other: StepRecord, *, one_run: bool) -> Identical:
     """Compare two steps. ``one_run``: both are of one run, so that a number is one node."""
     if (one_run and one.node == other.node) or _copied(one, other):
-        return Same(model=True, final=True)
+        return Identical(model=True, final=True)
     siblings = one_run and one.parent == other.parent
     if not (siblings and (one.timing.reused or other.timing.reused) and _same_head(one, other)):
-        return Same()
-    return Same(model=True, final=_same_work(one, other))
+        return Identical()
+    return Identical(model=True, final=_same_work(one, other))
 
 
 def _copied(one: StepRecord, other: StepRecord) -> bool:

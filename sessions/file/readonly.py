@@ -34,7 +34,7 @@ UNCHECKED = "logits"
 
 
 class Clock:
-    """Stops a read that takes too long, as a file made to never end would."""
+    """BreakpointChecker a read that takes too long, as a file made to never end would."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._deadline = 0.0

@@ -19,7 +19,7 @@ from engine.backends.hf.probe import reader_for, try_out
 from engine.backends.hf.reader import Reader
 from engine.backends.hf.results import explained
 from engine.backends.hf.rows import fork, read_rows
-from engine.backends.hf.upcast import widened_of
+from engine.backends.hf.upcast import upcast_of
 from engine.kv.cache import PooledCache
 from engine.models.token_table import TokenTable
 from engine.records.arrays import FloatArray
@@ -240,7 +240,7 @@ class HFBackend:
                         given,
                         rows=rows,
                         dtype=dtype if other else None,
-                        wide=widened_of(parts.model, dtype) if other else parts.widened,
+                        wide=upcast_of(parts.model, dtype) if other else parts.widened,
                         positions=parts.takes_positions,
                         more={**self._reader.keywords, **parts.last_only},
                     )

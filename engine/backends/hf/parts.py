@@ -14,7 +14,7 @@ from engine.backends.hf import facts as hf_facts
 from engine.backends.hf.fused_decode import FusedDecoder, fused_of
 from engine.backends.hf.layer_timer import Layer, find_layers
 from engine.backends.hf.rope import LengthScaledRope, length_scaled_rope
-from engine.backends.hf.upcast import Widened, widened_of
+from engine.backends.hf.upcast import Upcast, upcast_of
 from engine.models import resolve as models
 
 
@@ -39,7 +39,7 @@ class Parts:
     takes_positions: bool
     rope: LengthScaledRope | None
     layers: tuple[Layer, ...]
-    widened: Widened | None
+    widened: Upcast | None
     one: torch.Tensor
     fused: FusedDecoder | None
 
@@ -70,7 +70,7 @@ def parts_of(model: Any) -> Parts:
         takes_positions=_takes_positions(model),
         rope=length_scaled_rope(model),
         layers=find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers),
-        widened=widened_of(model),
+        widened=upcast_of(model),
         one=torch.zeros((1, 1), dtype=torch.long, device=weight.device),
         fused=fused_of(model),
     )

@@ -16,7 +16,7 @@ import torch
 
 from engine.backends.base import BackendError
 from engine.backends.hf import dtype as hf_dtype
-from engine.backends.hf.upcast import ROWS, Widened
+from engine.backends.hf.upcast import ROWS, Upcast
 from engine.models import resolve as models
 from engine.models.weights import available_memory
 from engine.records.arrays import FloatArray
@@ -31,7 +31,7 @@ def read(
     *,
     rows: int,
     dtype: str | None,
-    wide: Widened | None,
+    wide: Upcast | None,
     positions: bool,
     more: dict[str, Any],
 ) -> FloatArray:

@@ -29,7 +29,7 @@ _SAMPLE = 1_000_000
 """Numbers of the matrix that the trial multiplies with."""
 
 
-class Widened(TorchFunctionMode):
+class Upcast(TorchFunctionMode):
     """Inside ``with``, linear layers with 16-bit weights and many rows multiply in float32."""
 
     def __init__(self, rows: int = ROWS) -> None:
@@ -58,8 +58,8 @@ class Widened(TorchFunctionMode):
         return self._scratch[: weight.numel()].view(weight.shape).copy_(weight)
 
 
-def widened_of(model: Any, dtype: str | None = None) -> Widened | None:
-    """A ``Widened`` where multiplying in float32 is faster here; judged by one matrix.
+def upcast_of(model: Any, dtype: str | None = None) -> Upcast | None:
+    """A ``Upcast`` where multiplying in float32 is faster here; judged by one matrix.
 
     ``dtype``: as if the weights were in that one.
     """
@@ -69,11 +69,11 @@ def widened_of(model: Any, dtype: str | None = None) -> Widened | None:
         return None
     if dtype is not None:
         largest = largest[: max(1, _SAMPLE // largest.shape[1])].to(getattr(torch, dtype))
-    return Widened() if is_worth_it(largest) else None
+    return Upcast() if is_worth_it(largest) else None
 
 
 def is_worth_it(weight: Any) -> bool:
-    """True if ``Widened`` is clearly faster here than the plain product with ``weight``.
+    """True if ``Upcast`` is clearly faster here than the plain product with ``weight``.
 
     ``weight`` is a linear layer's, shape ``(out, in)``. Takes some milliseconds. Measured on one
     thread, which other work on the machine disturbs least: the answer decides on the last bits of
@@ -88,7 +88,7 @@ def is_worth_it(weight: Any) -> bool:
     try:
         with torch.inference_mode():
             plain = _best(lambda: torch.nn.functional.linear(rows, weight))
-            with Widened():
+            with Upcast():
                 widened = _best(lambda: torch.nn.functional.linear(rows, weight))
     finally:
         torch.set_num_threads(threads)

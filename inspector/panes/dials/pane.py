@@ -18,9 +18,9 @@ from textual.events import Blur, Key, Paste
 from engine.sampling.chain import PRESETS, Chain
 from engine.sampling.stages import DIALS, STAGES, Value
 from inspector import keys
-from inspector.covered import covered
 from inspector.draw.numbers import cut, muted
 from inspector.messages import Try
+from inspector.modal import modal_open
 from inspector.panes.dials.rows import DialRow, columns, stage_line, titles
 from inspector.panes.dials.scales import moved, scale_of, value_at
 from inspector.panes.dials.table import DialTable, chain_in
@@ -222,7 +222,7 @@ in use that nobody asked for.
         super().show(view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("reset", "insert", "out", "shift") and covered(self.app):
+        if action in ("reset", "insert", "out", "shift") and modal_open(self.app):
             return False
         return super().check_action(action, parameters)
 

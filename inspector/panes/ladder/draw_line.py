@@ -11,7 +11,7 @@ from engine.text import visible
 from inspector.draw.bars import DrawLine, share
 from inspector.draw.cells import clip, token_text
 from inspector.draw.numbers import cut, fit
-from inspector.state.candidates import Rung, Rungs
+from inspector.state.candidates import CandidateRow, CandidateRows
 
 _MARK, _TRIED_MARK = "$bar-drawn $bar-drawn-style", "$estimated bold"
 _MUTED = "$text-muted"
@@ -22,13 +22,13 @@ def signed(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}".replace("-", "−").replace("inf", "∞")
 
 
-def draw_line(rungs: Rungs, *, tried: bool = False) -> DrawLine:
+def draw_line(candidates: CandidateRows, *, tried: bool = False) -> DrawLine:
     """The draw on the survivors' cumulative distribution; ``tried``: it did not happen."""
-    draw, known = rungs.draw, rungs.stretches()
+    draw, known = candidates.draw, candidates.stretches()
     stretch: tuple[float, float] | None = (draw.low, draw.high)
     if draw.how is How.FORCED:
         # Nothing fell there: the record has the width of its stretch, not its place.
-        stretch = rungs.place_of(draw.token_id)
+        stretch = candidates.place_of(draw.token_id)
     return DrawLine(known.probs, stretch, draw.u, tried)
 
 
@@ -47,9 +47,11 @@ def draw_words(draw: Draw, *, tried: bool = False) -> str:
     return f"forced: no dice, you chose it; its final p is {share(draw.high)}"
 
 
-def draw_lines(rungs: Rungs, width: int, *, roomy: bool, tried: bool = False) -> list[Content]:
+def draw_lines(
+    candidates: CandidateRows, width: int, *, roomy: bool, tried: bool = False
+) -> list[Content]:
     """The cumulative bar: with ``u`` above it on two lines, or after the words on one."""
-    line, words = draw_line(rungs, tried=tried), draw_words(rungs.draw, tried=tried)
+    line, words = draw_line(candidates, tried=tried), draw_words(candidates.draw, tried=tried)
     mark = _TRIED_MARK if tried else _MARK
     if not roomy:
         words = clip(words, max(0, width - 14))
@@ -67,30 +69,32 @@ def draw_lines(rungs: Rungs, width: int, *, roomy: bool, tried: bool = False) ->
     return [Content.styled(above, mark), Content.assemble(" 0", line.bar(cells), "1")]
 
 
-def fate(rung: Rung, rungs: Rungs) -> str:
+def fate(candidate: CandidateRow, candidates: CandidateRows) -> str:
     """A candidate's fate, and the reason."""
-    if rung.cut_by == CUT_BY_MODEL:
+    if candidate.cut_by == CUT_BY_MODEL:
         return "ruled out by the model"
-    if rung.cut_by == SURVIVES:
+    if candidate.cut_by == SURVIVES:
         return "survives"
-    return f"cut by {visible(rungs.stages[rung.cut_by].label)}"
+    return f"cut by {visible(candidates.stages[candidate.cut_by].label)}"
 
 
-def detail(rungs: Rungs, row: int, width: int, *, roomy: bool) -> list[Content]:
+def detail(candidates: CandidateRows, row: int, width: int, *, roomy: bool) -> list[Content]:
     """The exact figures of a row, because bars are coarse; on two lines or on one."""
-    if not 0 <= row < len(rungs):
+    if not 0 <= row < len(candidates):
         return [Content("")] * (1 + roomy)
-    rung = rungs[row]
-    who = f" rank {rung.rank:,} · "
+    candidate = candidates[row]
+    who = f" rank {candidate.rank:,} · "
     figures = (
-        f"logit {signed(rung.raw_logit, 4)} · logprob {signed(rung.raw_logprob, 4)}"
-        f" · final p {rung.probs[-1]:.6g}".replace("-", "−")
+        f"logit {signed(candidate.raw_logit, 4)} · logprob {signed(candidate.raw_logprob, 4)}"
+        f" · final p {candidate.probs[-1]:.6g}".replace("-", "−")
     )
-    what = fate(rung, rungs)
-    token = token_text(rung.token)
+    what = fate(candidate, candidates)
+    token = token_text(candidate.token)
     if roomy:
-        stage = f" (stage {rung.cut_by + 1})" if rung.cut_by >= 0 else ""
-        first = Content.assemble((f"{who}id {rung.token_id} · {what}{stage} · ", _MUTED), token)
+        stage = f" (stage {candidate.cut_by + 1})" if candidate.cut_by >= 0 else ""
+        first = Content.assemble(
+            (f"{who}id {candidate.token_id} · {what}{stage} · ", _MUTED), token
+        )
         second = Content.styled(f" raw {figures}", _MUTED)
         return [cut(first, width), cut(second, width)]
     line = Content.styled(f"{who}{figures} · {what}", _MUTED)

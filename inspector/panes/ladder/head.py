@@ -14,7 +14,7 @@ from inspector.draw.cells import clip, right
 from inspector.draw.derived import derived_cell
 from inspector.draw.numbers import NOTHING
 from inspector.panes.ladder.plan import Plan
-from inspector.state.candidates import Rungs
+from inspector.state.candidates import CandidateRows
 
 FULL, SHORT = 18, 9
 """Pane heights from which the head has five and three lines; below, it has one."""
@@ -67,14 +67,14 @@ def tried_value(stage: StageTrace, was: Sequence[StageTrace], cells: int) -> str
 
 
 def head(
-    rungs: Rungs, made: Plan, height: int, was: Sequence[StageTrace] | None = None
+    candidates: CandidateRows, made: Plan, height: int, was: Sequence[StageTrace] | None = None
 ) -> list[Content]:
     """The lines above the rows in a pane of this height.
     out from its dials), three or one.
 
     In a what-if, ``was`` are the stages of the record.
     """
-    shown = [rungs.stages[column.index] for column in made.stages]
+    shown = [candidates.stages[column.index] for column in made.stages]
     names = [
         short_name(one.name, column.cells) for one, column in zip(shown, made.stages, strict=True)
     ]
@@ -95,7 +95,9 @@ def head(
             made.line(titles, "model", names, above, "text"),
             made.line(made.titles("", "", "logprob"), "raw p", values, below, beside[0]),
         ]
-        for at, (label, model, stages) in enumerate(_figures(rungs, shown, made, height), start=1):
+        for at, (label, model, stages) in enumerate(
+            _figures(candidates, shown, made, height), start=1
+        ):
             room, short = made.prefix - 2, _SHORTER[label]
             words = right(label if len(label) <= room else short, room)
             # Without numbers at the left there is no room for a name there.
@@ -123,10 +125,10 @@ def _hidden(made: Plan, what: str) -> list[str]:
 
 
 def _figures(
-    rungs: Rungs, shown: Sequence[StageTrace], made: Plan, height: int
+    candidates: CandidateRows, shown: Sequence[StageTrace], made: Plan, height: int
 ) -> list[tuple[str, str, list[str]]]:
     """(label, the model's figure, each stage's figure), a line each."""
-    total = "" if rungs.total is None else f"{rungs.total:,}"
+    total = "" if candidates.total is None else f"{candidates.total:,}"
     if height < FULL:
         both = [
             _left_and_cut(one, column.cells) for one, column in zip(shown, made.stages, strict=True)
@@ -135,9 +137,9 @@ def _figures(
     figures = [
         ("tokens left", total, [f"{one.survivors:,}" for one in shown]),
         ("mass removed", "", [_removed(one.mass_removed) for one in shown]),
-        ("entropy, nats", f"{rungs.entropy:.2f}", [_entropy(one.entropy) for one in shown]),
+        ("entropy, nats", f"{candidates.entropy:.2f}", [_entropy(one.entropy) for one in shown]),
     ]
-    if any(one.derived for one in rungs.stages):
+    if any(one.derived for one in candidates.stages):
         cells = [column.cells for column in made.stages]
         worked_out = [derived_cell(one, room) for one, room in zip(shown, cells, strict=True)]
         figures.append(("worked out", "", worked_out))

@@ -33,8 +33,8 @@ from inspector.panes.ladder.head import FULL, SHORT, head, head_height
 from inspector.panes.ladder.plan import plan
 from inspector.panes.ladder.rows import LadderRows, tail
 from inspector.panes.ladder.why import Why, why
-from inspector.state.candidates import Recorded, Rungs
-from inspector.state.rerun import Run, rerun, rungs_of, token_of, what_if
+from inspector.state.candidates import CandidateRows, Recorded
+from inspector.state.rerun import Run, candidates_of, rerun, token_of, what_if
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane, Rows
 
@@ -125,7 +125,7 @@ likely than in the record.
         if self._lines is None:
             return ()
         was = self._lines.was.stages if self._lines.was is not None else None
-        return head(self._lines.rungs, self._lines.plan, self._height, was)
+        return head(self._lines.candidates, self._lines.plan, self._height, was)
 
     def rows(self, view: View, width: int, height: int) -> Rows:
         if self._lines is None:
@@ -135,13 +135,13 @@ likely than in the record.
     def footer(self, view: View, width: int) -> Sequence[Content]:
         if self._lines is None or self._height < _BARE:
             return ()
-        rungs, roomy = self._lines.rungs, self._height >= FULL
+        candidates, roomy = self._lines.candidates, self._height >= FULL
         lines = [self._lines[row] for row in self._pinned()]
         if self._height >= SHORT:
-            lines += draw_lines(rungs, width, roomy=roomy, tried=self._lines.was is not None)
-        reasons = self._why.get(rungs[self.selected].token_id) if self._on_a_row else None
+            lines += draw_lines(candidates, width, roomy=roomy, tried=self._lines.was is not None)
+        reasons = self._why.get(candidates[self.selected].token_id) if self._on_a_row else None
         if roomy or reasons is None:
-            lines += detail(rungs, self.selected, width, roomy=roomy)
+            lines += detail(candidates, self.selected, width, roomy=roomy)
         if reasons is not None:
             lines += reasons.lines(width, roomy=roomy)
         elif roomy:
@@ -152,10 +152,10 @@ likely than in the record.
     def subtitle(self, view: View) -> Content:
         if self._lines is None:
             return Content("")
-        rungs = self._lines.rungs
-        final = rungs.stages[-1].entropy if rungs.stages else rungs.entropy
-        entropy = f"entropy {rungs.entropy:.2f} → {final:.2f} nats"
-        return Content(f"{entropy} · full bar {share(rungs.largest)}")
+        candidates = self._lines.candidates
+        final = candidates.stages[-1].entropy if candidates.stages else candidates.entropy
+        entropy = f"entropy {candidates.entropy:.2f} → {final:.2f} nats"
+        return Content(f"{entropy} · full bar {share(candidates.largest)}")
 
     def tries(self, view: View) -> bool:
         return self._lines is not None and self._lines.was is not None
@@ -172,21 +172,21 @@ likely than in the record.
 
     @property
     def _on_a_row(self) -> bool:
-        return self._lines is not None and 0 <= self.selected < len(self._lines.rungs)
+        return self._lines is not None and 0 <= self.selected < len(self._lines.candidates)
 
     @property
     def _page(self) -> int:
         """Rows in sight before any scrolling, when no row is pinned."""
-        stages = self._lines.rungs.stages if self._lines is not None else ()
+        stages = self._lines.candidates.stages if self._lines is not None else ()
         above = head_height(self._height, stages)
         return max(1, self._height - above - footer_height(self._height))
 
     def _pinned(self) -> list[int]:
         """The rows of what was drawn, and would be, where they are not among the first."""
         assert self._lines is not None
-        rungs, was = self._lines.rungs, self._lines.was
-        drawn = [rungs.draw.token_id, *([was.draw.token_id] if was is not None else [])]
-        rows = [rungs.row_of(token_id) for token_id in dict.fromkeys(drawn)]
+        candidates, was = self._lines.candidates, self._lines.was
+        drawn = [candidates.draw.token_id, *([was.draw.token_id] if was is not None else [])]
+        rows = [candidates.row_of(token_id) for token_id in dict.fromkeys(drawn)]
         return [row for row in rows if row is not None and row >= self._page]
 
     def _look(self, view: View, width: int) -> LadderRows | None:
@@ -197,31 +197,35 @@ likely than in the record.
         source = (step, dense, vocabulary, view.what_if, state)
         known = self._lines if source == self._source else None
         if known is not None:
-            rungs, was = known.rungs, known.was
+            candidates, was = known.candidates, known.was
         else:
-            found = rungs_of(view)
+            found = candidates_of(view)
             if found is None or step is None:
                 self._lines = self._source = None
                 return None
-            rungs, was = self._tried(view, found)
+            candidates, was = self._tried(view, found)
         if self._source is None or self._source[0] is not step:
-            drawn = rungs.row_of(rungs.draw.token_id)
+            drawn = candidates.row_of(candidates.draw.token_id)
             self.selected = drawn if drawn is not None and drawn < self._page else 0
             self.scroll_to(y=0, animate=False)
         if known is None:
             self._why.clear()
         self._source = source
-        made = plan(width, rungs.stages, rungs.total, self._first_stage, tried=was is not None)
+        made = plan(
+            width, candidates.stages, candidates.total, self._first_stage, tried=was is not None
+        )
         self._first_stage = made.before
         loading = step is not None and self._asked == step.node
-        return LadderRows(rungs, made, tail(rungs, loading=loading), was)
+        return LadderRows(candidates, made, tail(candidates, loading=loading), was)
 
-    def _tried(self, view: View, recorded: Rungs) -> tuple[Rungs, Rungs | None]:
+    def _tried(
+        self, view: View, recorded: CandidateRows
+    ) -> tuple[CandidateRows, CandidateRows | None]:
         """(what to show, and the record beside it where that is something else)."""
         found = what_if(view)
         self._problem = found if isinstance(found, str) else ""
         self._run = found if isinstance(found, Run) else None
-        return (recorded, None) if self._run is None else (self._run.rungs, recorded)
+        return (recorded, None) if self._run is None else (self._run.candidates, recorded)
 
     # --- reasons ------------------------------------------------------------------------------
 
@@ -232,7 +236,7 @@ likely than in the record.
             self._soon = None
         if not (self._on_a_row and self.view.settled) or self._lines is None:
             return
-        if self._lines.rungs[self.selected].token_id not in self._why:
+        if self._lines.candidates[self.selected].token_id not in self._why:
             self._soon = self.set_timer(_PAUSE_S, self._explain)
 
     @property
@@ -251,8 +255,8 @@ likely than in the record.
             run = self._run or rerun(view)
         except SamplingError:
             return
-        token_id = lines.rungs[self.selected].token_id
-        find = partial(why, run, lines.rungs.draw, token_id, partial(token_of, view))
+        token_id = lines.candidates[self.selected].token_id
+        find = partial(why, run, lines.candidates.draw, token_id, partial(token_of, view))
         self.background.submit(partial(self._find, source, token_id, find))
 
     def _find(self, source: Source, token_id: int, find: Callable[[], Why]) -> None:
@@ -272,8 +276,8 @@ likely than in the record.
 
     def token_id_of(self, row: int) -> int | None:
         """The token of a row; None for the line after the last one."""
-        rungs = self._lines.rungs if self._lines is not None else ()
-        return rungs[row].token_id if 0 <= row < len(rungs) else None
+        candidates = self._lines.candidates if self._lines is not None else ()
+        return candidates[row].token_id if 0 <= row < len(candidates) else None
 
     def action_choose(self) -> None:
         if self.token_id_of(self.selected) is not None:
@@ -296,10 +300,12 @@ likely than in the record.
 
     def _need_rest(self) -> None:
         step = self.view.step
-        rungs = self._lines.rungs if self._lines is not None else None
-        if step is None or not isinstance(rungs, Recorded) or rungs.note:
+        candidates = self._lines.candidates if self._lines is not None else None
+        if step is None or not isinstance(candidates, Recorded) or candidates.note:
             return
-        if self._asked != step.node and (rungs.total is None or rungs.total > len(rungs)):
+        if self._asked != step.node and (
+            candidates.total is None or candidates.total > len(candidates)
+        ):
             self._asked = step.node
             self.post_message(NeedDense(step.node))
             self.rebuild()

@@ -15,7 +15,7 @@ from inspector.draw.numbers import NOTHING
 from inspector.panes.ladder.draw_line import signed
 from inspector.panes.ladder.head import short_name
 from inspector.panes.ladder.plan import CHANGE, FINAL, Plan, StageColumn
-from inspector.state.candidates import Rung, Rungs
+from inspector.state.candidates import CandidateRow, CandidateRows
 
 CUT, DRAWN, WOULD = "✂", "●", "○"
 KEPT, LOST, MORE, LESS = "+", "−", "▲", "▼"
@@ -33,23 +33,23 @@ Parts = list[tuple[str, str]]
 class LadderRows:
     """One line a candidate, made when it is asked for, and a last line about the rest.
 
-    ``was`` is the record, where ``rungs`` are what another chain makes of it.
+    ``was`` is the record, where ``candidates`` are what another chain makes of it.
     """
 
-    rungs: Rungs
+    candidates: CandidateRows
     plan: Plan
     tail: str
-    was: Rungs | None = None
+    was: CandidateRows | None = None
 
     def __len__(self) -> int:
-        return len(self.rungs) + 1
+        return len(self.candidates) + 1
 
     def __getitem__(self, row: int) -> Content:
-        if row == len(self.rungs):
+        if row == len(self.candidates):
             return Content.styled(f" {self.tail}", _MUTED)
         made = self._made.get(row)
         if made is None:
-            made = self._made[row] = self.line(self.rungs[row])
+            made = self._made[row] = self.line(self.candidates[row])
         return made
 
     @cached_property
@@ -57,25 +57,27 @@ class LadderRows:
         """The lines that were asked for: a repaint compares each with the one before it."""
         return {}
 
-    def line(self, rung: Rung) -> Content:
+    def line(self, candidate: CandidateRow) -> Content:
         """The row of one candidate."""
-        made, drawn = self.plan, rung.token_id == self.rungs.draw.token_id
+        made, drawn = self.plan, candidate.token_id == self.candidates.draw.token_id
         numbers = (
-            (f"{rung.rank}", made.rank),
-            (f"{rung.token_id}", made.id),
-            (signed(rung.raw_logprob, 2), made.logprob),
+            (f"{candidate.rank}", made.rank),
+            (f"{candidate.token_id}", made.id),
+            (signed(candidate.raw_logprob, 2), made.logprob),
         )
         words = "".join(f"{right(text, cells)} " for text, cells in numbers if cells)
         parts: Parts = [(f" {words}", _MUTED)]
         if made.model:
-            parts += self._model(rung, drawn)
+            parts += self._model(candidate, drawn)
         for column in made.stages:
-            parts += self._stage(rung, column, drawn)
-        parts.append(self._final(rung, drawn))
+            parts += self._stage(candidate, column, drawn)
+        parts.append(self._final(candidate, drawn))
         if self.was is not None:
-            parts += self._was(rung, self.was)
-        style = "" if rung.cut_by == SURVIVES else _CUT
-        line = Content.assemble(*parts, *token_parts(rung.token, self._mine if drawn else style))
+            parts += self._was(candidate, self.was)
+        style = "" if candidate.cut_by == SURVIVES else _CUT
+        line = Content.assemble(
+            *parts, *token_parts(candidate.token, self._mine if drawn else style)
+        )
         return line.stylize_before("bold") if drawn else line
 
     @property
@@ -83,27 +85,27 @@ class LadderRows:
         """The style of the row that was drawn, or would be."""
         return _DRAWN if self.was is None else _WOULD
 
-    def _model(self, rung: Rung, drawn: bool) -> Parts:
-        if rung.cut_by == CUT_BY_MODEL:
+    def _model(self, candidate: CandidateRow, drawn: bool) -> Parts:
+        if candidate.cut_by == CUT_BY_MODEL:
             return [(left(f"{CUT} model", self.plan.model) + " ", _CUT)]
-        return self._bar(rung, 0, self.plan.model, drawn)
+        return self._bar(candidate, 0, self.plan.model, drawn)
 
-    def _stage(self, rung: Rung, column: StageColumn, drawn: bool) -> Parts:
-        stage = self.rungs.stages[column.index]
-        if rung.cut_by == column.index:
+    def _stage(self, candidate: CandidateRow, column: StageColumn, drawn: bool) -> Parts:
+        stage = self.candidates.stages[column.index]
+        if candidate.cut_by == column.index:
             name = short_name(stage.name, column.cells - 2)
             return [(left(f"{CUT} {name}", column.cells) + " ", _CUT)]
-        if rung.cut_by != SURVIVES and rung.cut_by < column.index:
+        if candidate.cut_by != SURVIVES and candidate.cut_by < column.index:
             return [(" " * (column.cells + 1), "")]
         if stage.off:
             return [(left("·", column.cells) + " ", _MUTED)]
-        return self._bar(rung, column.index + 1, column.cells, drawn)
+        return self._bar(candidate, column.index + 1, column.cells, drawn)
 
-    def _bar(self, rung: Rung, level: int, cells: int, drawn: bool) -> Parts:
+    def _bar(self, candidate: CandidateRow, level: int, cells: int, drawn: bool) -> Parts:
         """Figure and bar. Every column's bars have the same length, so that they compare."""
-        largest, length = self.rungs.largest, self.plan.bar
-        probability = rung.probs[level]
-        slack = rung.slack[level] if rung.slack else 0.0
+        largest, length = self.candidates.largest, self.plan.bar
+        probability = candidate.probs[level]
+        slack = candidate.slack[level] if candidate.slack else 0.0
         figure = about(probability, slack)
         known = 0.0 if figure == NOTHING else probability
         drawing = bar(known / largest if largest > 0 else 0.0, length).ljust(cells - FIGURE)
@@ -115,41 +117,44 @@ class LadderRows:
             (f"{drawing} ", mine if drawn else "$bar"),
         ]
 
-    def _final(self, rung: Rung, drawn: bool) -> tuple[str, str]:
-        figure = share(rung.probs[-1]).rjust(FIGURE)
+    def _final(self, candidate: CandidateRow, drawn: bool) -> tuple[str, str]:
+        figure = share(candidate.probs[-1]).rjust(FIGURE)
         if drawn:
             return f"{DRAWN if self.was is None else WOULD} {figure} ", self._mine
-        if rung.cut_by == SURVIVES:
+        if candidate.cut_by == SURVIVES:
             return f"  {figure} ", ""
         shown = [column.index for column in self.plan.stages]
-        if rung.cut_by in shown or (rung.cut_by == CUT_BY_MODEL and self.plan.model):
+        if candidate.cut_by in shown or (candidate.cut_by == CUT_BY_MODEL and self.plan.model):
             return " " * (FINAL + 1), ""
-        return _cut_in(self.rungs, rung) + " ", _CUT
+        return _cut_in(self.candidates, candidate) + " ", _CUT
 
-    def _was(self, rung: Rung, was: Rungs) -> Parts:
+    def _was(self, candidate: CandidateRow, was: CandidateRows) -> Parts:
         """How the candidate differs from the record, and what the record has."""
-        old = _the_same(was, rung)
+        old = _the_same(was, candidate)
         if old is None:
             return [(" " * self.plan.was, "")]
-        sign, style = _change(rung, old)
+        sign, style = _change(candidate, old)
         parts: Parts = [(sign.ljust(CHANGE), style)]
         figure = share(old.probs[-1]).rjust(FIGURE)
-        if rung.token_id == was.draw.token_id:
+        if candidate.token_id == was.draw.token_id:
             return [*parts, (f"{DRAWN} {figure} ", _DRAWN)]
         if old.cut_by == SURVIVES:
             return [*parts, (f"  {figure} ", _MUTED)]
         return [*parts, (_cut_in(was, old) + " ", _CUT)]
 
 
-def _the_same(rungs: Rungs, rung: Rung) -> Rung | None:
-    """The candidate in other rungs; mostly it stands in the same row."""
-    row: int | None = rung.rank - 1
-    if not (0 <= rung.rank - 1 < len(rungs) and rungs[rung.rank - 1].token_id == rung.token_id):
-        row = rungs.row_of(rung.token_id)
-    return None if row is None else rungs[row]
+def _the_same(candidates: CandidateRows, candidate: CandidateRow) -> CandidateRow | None:
+    """The candidate in other candidates; mostly it stands in the same row."""
+    row: int | None = candidate.rank - 1
+    if not (
+        0 <= candidate.rank - 1 < len(candidates)
+        and candidates[candidate.rank - 1].token_id == candidate.token_id
+    ):
+        row = candidates.row_of(candidate.token_id)
+    return None if row is None else candidates[row]
 
 
-def _change(now: Rung, then: Rung) -> tuple[str, str]:
+def _change(now: CandidateRow, then: CandidateRow) -> tuple[str, str]:
     """The sign of what changed, and its style."""
     lives, lived = now.cut_by == SURVIVES, then.cut_by == SURVIVES
     if lives != lived:
@@ -160,18 +165,18 @@ def _change(now: Rung, then: Rung) -> tuple[str, str]:
     return (MORE, "$estimated") if new > old else (LESS, "$estimated")
 
 
-def _cut_in(rungs: Rungs, rung: Rung) -> str:
+def _cut_in(candidates: CandidateRows, candidate: CandidateRow) -> str:
     """The stage that cut a candidate, in the last column's cells."""
-    name = "model" if rung.cut_by == CUT_BY_MODEL else rungs.stages[rung.cut_by].name
+    name = "model" if candidate.cut_by == CUT_BY_MODEL else candidates.stages[candidate.cut_by].name
     return left(f"{CUT} {short_name(name, FINAL - 2)}", FINAL)
 
 
-def tail(rungs: Rungs, loading: bool) -> str:
+def tail(candidates: CandidateRows, loading: bool) -> str:
     """The line after the last row: what is not shown, or that all is."""
-    if rungs.total is not None and rungs.total <= len(rungs):
-        return rungs.note or f"all {len(rungs):,} ids"
-    more = "" if rungs.total is None else f"{rungs.total - len(rungs):,} "
+    if candidates.total is not None and candidates.total <= len(candidates):
+        return candidates.note or f"all {len(candidates):,} ids"
+    more = "" if candidates.total is None else f"{candidates.total - len(candidates):,} "
     # A sum of all probabilities misses 1 by rounding alone.
-    raw, final = (share(1.0 - held if held < 1.0 - 1e-12 else 0.0) for held in rungs.shown)
-    state = rungs.note or ("loading the rest…" if loading else "↓ loads them")
+    raw, final = (share(1.0 - held if held < 1.0 - 1e-12 else 0.0) for held in candidates.shown)
+    state = candidates.note or ("loading the rest…" if loading else "↓ loads them")
     return f"{more}more tokens: {raw} raw mass, {final} final mass · {state}"

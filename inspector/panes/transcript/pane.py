@@ -19,7 +19,7 @@ from textual.content import Content
 from engine.records.vocabulary import TokenKind
 from inspector.draw.cells import hex_bytes, kind_style, token_text
 from inspector.messages import GoTo
-from inspector.panes.transcript.text_layout import THRESHOLDS, Flow, Run, Sign, shade
+from inspector.panes.transcript.text_layout import THRESHOLDS, Run, Sign, TextLayout, shade
 from inspector.state.loops import in_words, loop_at
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane, Rows
@@ -46,31 +46,31 @@ class Transcript:
     At the root the cursor is between two tokens: half a token after the prompt's last one.
     """
 
-    flow: Flow
+    layout: TextLayout
     cursor: float
     end: str = ""
     """Why the run ends here: a last line of its own."""
 
     def __len__(self) -> int:
-        return len(self.flow.lines) + bool(self.end)
+        return len(self.layout.lines) + bool(self.end)
 
     def __getitem__(self, index: int) -> Content:
-        if index == len(self.flow.lines) and self.end:
+        if index == len(self.layout.lines) and self.end:
             return Content.styled(self.end, f"{_MUTED} italic")
         return Content.assemble(*((one.text, one.style) for one in self.pieces(index)))
 
     @property
     def cursor_line(self) -> int:
         """The line where the cursor's token ends, or where the next token will stand."""
-        line = self.flow.line_of[int(self.cursor)]
+        line = self.layout.line_of[int(self.cursor)]
         between = self.cursor != int(self.cursor)
-        if between and [one.sign for one in self.flow.lines[line][-1:]] == [Sign.NEWLINE]:
+        if between and [one.sign for one in self.layout.lines[line][-1:]] == [Sign.NEWLINE]:
             return line + 1
         return line
 
     def pieces(self, number: int) -> Iterator[Piece]:
         """Line ``number`` from left to right."""
-        line, cursor = self.flow.lines[number], self.cursor
+        line, cursor = self.layout.lines[number], self.cursor
         # A token without cells of its own has a mark all the same, where its cells would be.
         bare = number == self.cursor_line and not any(self._under_cursor(run) for run in line)
         for at, run in enumerate(line):
@@ -93,21 +93,21 @@ class Transcript:
 
     def _goes_on(self, number: int, at: int) -> bool:
         """True if the token of a line's run ``at`` has more cells after it."""
-        line = self.flow.lines[number]
+        line = self.layout.lines[number]
         following = [
             *line[at + 1 : at + 2],
-            *(self.flow.lines[number + 1 : number + 2] or [[]])[0][:1],
+            *(self.layout.lines[number + 1 : number + 2] or [[]])[0][:1],
         ]
         return bool(following) and following[0].index == line[at].index
 
     def _run(self, run: Run) -> Iterator[Piece]:
-        item = self.flow.items[run.index]
+        item = self.layout.items[run.index]
         ahead = run.index > self.cursor
         style = f"{kind_style(item.token.kind) or '$cut'} dim" if ahead else item.style
         if run.sign is not Sign.NONE:
             style = f"{_MUTED} dim"
         head = 0
-        if run.first and not self.flow.boundaries:
+        if run.first and not self.layout.boundaries:
             head = 1
             while head < len(run.text) and not cell_len(run.text[head]):
                 head += 1  # an accent stays with its letter
@@ -118,7 +118,7 @@ class Transcript:
     def token_at(self, number: int, x: int) -> int | None:
         """The index of the token at cell ``x`` of line ``number``, if there is one."""
         edge = 0
-        for one in self.pieces(number) if number < len(self.flow.lines) else ():
+        for one in self.pieces(number) if number < len(self.layout.lines) else ():
             edge += cell_len(one.text)
             if x < edge:
                 return one.index
@@ -126,18 +126,18 @@ class Transcript:
 
 
 def transcript(
-    view: View, width: int, flow: Flow | None = None, *, boundaries: bool = False
+    view: View, width: int, layout: TextLayout | None = None, *, boundaries: bool = False
 ) -> Transcript | None:
-    """The transcript at ``width``; ``flow`` is the last layout, built upon where it still holds."""
+    """The transcript at ``width``; ``layout`` is the last one, built upon where it still holds."""
     prompt = view.prompt
     if prompt is None:
         return None
-    if flow is None or not flow.serves(prompt, width, boundaries):
-        flow = Flow(prompt, width, boundaries=boundaries)
-    flow.show(view.branch)
+    if layout is None or not layout.serves(prompt, width, boundaries):
+        layout = TextLayout(prompt, width, boundaries=boundaries)
+    layout.show(view.branch)
     step, outputs = view.step, len(view.path)
     end = f"■ {step.stop.detail}" if step is not None and step.stop and not view.ahead else ""
-    return Transcript(flow, flow.prompt_count + outputs - (1 if outputs else 0.5), end)
+    return Transcript(layout, layout.prompt_count + outputs - (1 if outputs else 0.5), end)
 
 
 def legend(width: int, *, boundaries: bool = False) -> Content:
@@ -203,8 +203,8 @@ class TranscriptPane(Pane):
         return [legend(width, boundaries=self._boundaries)]
 
     def rows(self, view: View, width: int, height: int) -> Rows:
-        flow = self._drawn.flow if self._drawn is not None else None
-        self._drawn = transcript(view, width, flow, boundaries=self._boundaries)
+        layout = self._drawn.layout if self._drawn is not None else None
+        self._drawn = transcript(view, width, layout, boundaries=self._boundaries)
         if self._drawn is None:
             return [Content.styled("no prompt yet", _MUTED)]
         return self._drawn
@@ -225,7 +225,7 @@ class TranscriptPane(Pane):
     def clicked(self, row: int, x: int) -> None:
         index = self._drawn.token_at(row, x) if self._drawn is not None else None
         if self._drawn is not None and index is not None:
-            self.post_message(GoTo(self._drawn.flow.items[index].node))
+            self.post_message(GoTo(self._drawn.layout.items[index].node))
 
     def action_boundaries(self) -> None:
         """Marks between tokens, or underlined first cells."""

@@ -95,7 +95,7 @@ class _Mark:
     """Bytes of a character that was still open."""
 
 
-class Flow:
+class TextLayout:
     """The text of one prompt and one branch, in lines of at most ``width`` cells.
 
     The cursor's marks are counted in. Words move to the next line whole where they can; line

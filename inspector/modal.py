@@ -8,7 +8,7 @@ from textual.app import App
 from textual.screen import ModalScreen, SystemModalScreen
 
 
-def covered(app: App[Any]) -> bool:
+def modal_open(app: App[Any]) -> bool:
     """True if the topmost screen is a window that waits for an answer.
 
     The command palette is none: it closes before it does what was chosen in it.
