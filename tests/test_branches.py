@@ -82,8 +82,8 @@ def test_every_node_is_drawn_once_in_every_tree(parents: list[int]) -> None:
     branches.update(log.tree)
     check(log, branches)
     for cursor in reachable(log):
-        way = branches.way(cursor)
-        heads = [branches.rows[row].head for row in way]
+        path = branches.path(cursor)
+        heads = [branches.rows[row].head for row in path]
         assert heads[0] == ROOT
         assert cursor in branches.stretch(heads[-1])
         for before, after in pairwise(heads):
@@ -133,21 +133,21 @@ def test_the_heavy_line_leads_to_the_cursor_and_nowhere_else(parents: list[int])
     log, branches = grown(parents), Branches()
     branches.update(log.tree)
     for cursor in reachable(log):
-        way = branches.way(cursor)
-        lines = Graph(branches, way)
+        path = branches.path(cursor)
+        lines = Graph(branches, path)
         for index, row in enumerate(branches.rows):
             line = lines.line(index)
             assert len(line) == 2 * (row.depth + 1)
-            # The right end of a row's own line: heavy on the way.
-            assert (line[-1] == "╸") == (index in way)
-            if index > way[-1]:
+            # The right end of a row's own line: heavy on the path.
+            assert (line[-1] == "╸") == (index in path)
+            if index > path[-1]:
                 assert not set(line) & set("┃┠┡━┣┗┳┯╸")
 
 
 def picture(parents: list[int], cursor: int) -> list[str]:
     branches = Branches()
     branches.update(grown(parents).tree)
-    lines = Graph(branches, branches.way(cursor))
+    lines = Graph(branches, branches.path(cursor))
     return [lines.line(index).rstrip() for index in range(len(branches.rows))]
 
 

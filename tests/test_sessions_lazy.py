@@ -19,10 +19,10 @@ from sessions.lazy_steps import BLOCK, StepReader
 from tests import fakes
 from tests.test_app import press, screen_text
 from tests.test_breakpoints_app import points
+from tests.test_paths import odd_steps
 from tests.test_replay import replayed
 from tests.test_sessions_panes import timed_run
 from tests.test_sessions_store import forked_run, save
-from tests.test_way import odd_steps
 
 STEPS = 20 * BLOCK
 MIDDLE = STEPS // 2 + 5

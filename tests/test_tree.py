@@ -35,7 +35,7 @@ def test_the_nearest_fork_and_the_nearest_of_some_nodes() -> None:
     assert tree.fork_above(1) is tree.fork_above(ROOT) is None
     assert tree.nearest(5, (1, 2, 3, 6)) == 2
     assert tree.nearest(5, (5, 1)) == 5
-    assert tree.nearest(5, (3, 6, 77)) is None
+    assert tree.nearest(5, (ROOT, 3, 6, 77)) is None
 
 
 def test_a_branch_that_is_deleted_is_hidden_and_comes_back_where_it_was() -> None:

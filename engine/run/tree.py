@@ -186,9 +186,9 @@ class Tree:
 
     def nearest(self, node: int, nodes: Iterable[int]) -> int | None:
         """Of ``nodes`` the last one on the path to ``node``, or itself."""
-        depths = ((self.depth(one), one) for one in nodes)
-        above = ((depth, one) for depth, one in depths if depth and self.above(node, depth) == one)
-        return max(above, default=(0, None))[1]
+        deepest = sorted(((self.depth(one) or 0, one) for one in nodes), reverse=True)
+        found = (one for depth, one in deepest if depth and self.above(node, depth) == one)
+        return next(found, None)
 
     def _through(self, node: int) -> _Line:
         """The branch that was looked at last, made to hold ``node``, if there is such a node."""

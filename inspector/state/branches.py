@@ -77,7 +77,7 @@ class Branches:
         """The row that holds ``node``."""
         return self._row_of[self.head(node)]
 
-    def way(self, node: int) -> list[int]:
+    def path(self, node: int) -> list[int]:
         """The rows from the prompt to the one that holds ``node``."""
         rows = [self.row_of(node)]
         while (head := self.rows[rows[-1]].head) != ROOT:
@@ -143,28 +143,28 @@ class Branches:
 
 
 class Graph:
-    """The lines before the rows; those on the ``way`` to the cursor are heavy: no colour needed."""
+    """The lines before the rows, heavy on the ``path`` to the cursor: no colour needed."""
 
-    def __init__(self, branches: Branches, way: list[int]) -> None:
+    def __init__(self, branches: Branches, path: list[int]) -> None:
         self._rows = branches.rows
-        self._way = way
+        self._path = path
 
     def line(self, index: int) -> str:
         """The lines of one row, two cells a column."""
         row = self._rows[index]
-        at = bisect_left(self._way, index)
-        on_the_way = at < len(self._way) and self._way[at] == index
-        ends = at == len(self._way) - 1
+        at = bisect_left(self._path, index)
+        on_path = at < len(self._path) and self._path[at] == index
+        ends = at == len(self._path) - 1
         columns = ["│ "] * row.depth
         if row.side:
             columns[-1] = "├─"
-        if on_the_way:
+        if on_path:
             if row.side:
                 columns[-1] = "┡━"
             return "".join(columns) + _heavy(row, ends=ends)
-        if 0 < at < len(self._way):
-            # Between two rows of the way, which goes down in the column of the upper one.
-            column = self._rows[self._way[at - 1]].depth
+        if 0 < at < len(self._path):
+            # Between two rows of the path, which goes down in the column of the upper one.
+            column = self._rows[self._path[at - 1]].depth
             columns[column] = {"│ ": "┃ ", "├─": "┠─"}[columns[column]]
         return "".join(columns) + _light(row)
 
@@ -178,7 +178,7 @@ def _light(row: Row) -> str:
 
 
 def _heavy(row: Row, *, ends: bool) -> str:
-    """``ends``: the cursor is in this row, and what comes after it is not on the way."""
+    """``ends``: the cursor is in this row, and what comes after it is not on the path."""
     if row.head == ROOT:
         return ("┍╸" if ends else "┏╸") if row.forks else "╺╸"
     if row.side:

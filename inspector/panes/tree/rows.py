@@ -144,7 +144,7 @@ class TreeRows:
     graph: int
     columns: tuple[Column, ...]
     lines: Graph
-    way: frozenset[int]
+    path: frozenset[int]
     """The rows from the prompt to the cursor's."""
     names: Mapping[int, str]
     """What the branches that begin in a stretch are called, by its head."""
@@ -155,18 +155,18 @@ class TreeRows:
     def __getitem__(self, index: int) -> Content:
         row = self.branches.rows[index]
         nodes = self.branches.stretch(row.head)
-        on_way = index in self.way
+        on_path = index in self.path
         # Which of its tokens the cursor is at.
         at = nodes.index(self.view.cursor) if self._is_at(row) else None
         cells = self._cells(row, nodes, at)
         fixed = "".join(column.cell(cells[column.title]) for column in self.columns)
-        style = "" if on_way else _MUTED
+        style = "" if on_path else _MUTED
         line = Content.assemble(
             (CURSOR if at is not None else " ", "$bar-drawn"),
             (f"{left(self._lines(index), self.graph)} {fixed}", style),
             *self._text(row, nodes, at, style),
         )
-        return line.stylize_before("bold") if on_way else line
+        return line.stylize_before("bold") if on_path else line
 
     def _is_at(self, row: Row) -> bool:
         return self.branches.head(self.view.cursor) == row.head
@@ -240,7 +240,7 @@ def _prompt_text(view: View, room: int) -> str:
 def tree_rows(view: View, branches: Branches, width: int) -> TreeRows:
     """The tree as ``branches`` knows it, at this width."""
     graph = graph_width(branches, width)
-    way = branches.way(view.cursor)
+    path = branches.path(view.cursor)
     names: dict[int, str] = {}
     for node, name in sorted(view.log.names.items()):
         if name and node not in view.log.hidden:
@@ -252,7 +252,7 @@ def tree_rows(view: View, branches: Branches, width: int) -> TreeRows:
         width,
         graph,
         columns(view, width, graph),
-        Graph(branches, way),
-        frozenset(way),
+        Graph(branches, path),
+        frozenset(path),
         names,
     )

@@ -1,4 +1,4 @@
-"""The way to a node and on from it: found without reading steps, and as a plain walk finds it."""
+"""The path to a node and on from it: found without reading steps, and as a plain walk finds it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def name_on(log: RunLog, way: Sequence[int]) -> str:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_way_is_what_a_walk_finds_whatever_happened_before(seed: int) -> None:
+def test_the_path_is_what_a_walk_finds_whatever_happened_before(seed: int) -> None:
     rng = random.Random(seed)
     log, visited = RunLog(), dict[int, int]()
     log.add(fakes.prompt(3))
