@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +38,9 @@ from engine.sampling.stages import (
 )
 from inspector.cli.options import add_chain_options
 from inspector.state.whatif import absent_stages, chain_of, parsed
+from sessions import open_session
+from sessions.recording import record
+from sessions.verify import verify
 from tests.fake_runs import EIGHTHS, run
 from tests.test_pane_dials import Bench, look
 from tests.test_pane_ladder import drawn
@@ -203,6 +207,18 @@ def test_e3_conditions_name_it_and_stacks_that_lack_it_say_so() -> None:
     columns = compare_stacks(np.log(EIGHTHS), {"nth": 2, "top_p": 1.0}, StageContext()).columns
     assert [one.preset for one in columns if not one.ignored] == ["guide"]
     assert columns[0].kept_ids.tolist() == [0, 2, 4]
+
+
+def test_e3_a_session_keeps_what_it_did_and_is_reproduced(tmp_path: Path) -> None:
+    def model() -> ScriptedBackend:
+        return ScriptedBackend(lambda ids: np.log(EIGHTHS), TOKENS)
+
+    settings = effective("guide", {"nth": 2, "spared": "1"})
+    record(Stepper(model(), settings, max_tokens=5), tmp_path / "run.llmi", "a")
+    with open_session(tmp_path / "run.llmi") as session:
+        kept = session.step(1).stages[0]
+        assert (kept.name, kept.params, kept.survivors) == ("nth", {"nth": 2, "spared": "1"}, 4)
+        assert verify(session, Stepper(model())).reproduced
 
 
 def test_e3_the_reference_page_describes_it() -> None:
