@@ -17,6 +17,7 @@ from inspector.state.recorder import Recorder, records_of
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import settings_at
 from sessions import open_session
+from sessions.export.source import Source
 from sessions.verify import verify
 from tests.direct import DirectClient, script
 from tests.test_stepper import LETTERS, by_history, started
@@ -183,6 +184,8 @@ def test_an_engine_that_takes_over_the_tree_draws_the_same_on_every_branch() -> 
     hot = first.do(Run(1, 4, seed=3, settings=_HOT))
     log = first.log
     assert log.prompt is not None
+    for record in (log.prompt, *log.nodes.values()):
+        second.log.add(record)
     second.do(Restore(log.prompt, log.prefill, dict(log.nodes), 1 + max(log.nodes)))
     one, other = (
         hands.do(Run(hot[-1].node, 3, seed=3, settings=_HOT)) for hands in (first, second)
@@ -219,6 +222,15 @@ def test_a_session_keeps_each_steps_own_settings_and_seed(tmp_path: Path, late: 
         assert {HOT.spec, hands.log.nodes[8].chain_spec} < settings
         for tip in session.tips:
             assert verify(session, _model(), tip).reproduced
+
+
+def test_an_export_heads_a_branch_with_the_settings_that_it_was_drawn_with() -> None:
+    hands = branches()
+    found = {tip: Source.of_log(hands.log, tip).settings for tip in (3, 7, 11)}
+    assert {tip: (one.preset, one.chain_spec) for tip, one in found.items() if one} == {
+        tip: (hands.log.nodes[tip].preset, hands.log.nodes[tip].chain_spec) for tip in found
+    }
+    assert len({one.chain_spec for one in found.values() if one}) == 3
 
 
 def _model() -> Stepper:

@@ -23,6 +23,7 @@ class Log(Protocol):
     prompt: PromptRecord | None
     prefill: PrefillRecord | None
     settings: SettingsChanged | None
+    all_settings: dict[tuple[str, str], SettingsChanged]
     tree: StepTree
 
 
@@ -34,7 +35,8 @@ class Source:
     facts: ModelFacts | None
     prompt: PromptRecord | None
     prefill: PrefillRecord | None
-    settings: SettingsChanged | None
+    told: tuple[SettingsChanged, ...]
+    """All settings that any step was drawn with, the run's own last."""
     tree: StepTree
     """A tree of its own, as the run may go on meanwhile. None of its deleted nodes is exported."""
     tip: int
@@ -47,7 +49,7 @@ class Source:
             facts=session.facts,
             prompt=session.prompt,
             prefill=session.prefill,
-            settings=session.settings,
+            told=tuple(one for _, one in session.events if isinstance(one, SettingsChanged)),
             tree=StepTree(session.steps, session.tree),
             tip=session.tip if tip is None else tip,
         )
@@ -61,10 +63,21 @@ class Source:
             facts=log.facts,
             prompt=prompt,
             prefill=log.prefill,
-            settings=log.settings,
+            told=(*log.all_settings.values(), *([log.settings] if log.settings else [])),
             tree=log.tree.copy(),
             tip=tip,
         )
+
+    @property
+    def settings(self) -> SettingsChanged | None:
+        """The settings that the branch's last step was drawn with; the run's where none are known.
+
+        Branches of one run may differ in them.
+        """
+        step = self.tree.steps.get(self.tip)
+        chain = (step.preset, step.chain_spec) if step is not None else None
+        same = (one for one in reversed(self.told) if (one.preset, one.chain_spec) == chain)
+        return next(same, self.told[-1] if self.told else None)
 
     def steps(self) -> Iterator[StepRecord]:
         """Every step of every branch that is there, in the order they were made."""
