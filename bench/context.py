@@ -1,4 +1,4 @@
-"""How a decode step slows down as the context grows: our pool against transformers' cache.
+"""Slow-down of a decode step as the context grows: our pool against transformers' cache.
 
     python bench/context.py [--model MODEL] [--dtypes float16,float32] [--lengths 16,256,...]
                             [--steps 9] [--forked] [--threads N]

@@ -1,4 +1,4 @@
-"""How fast a decode step is: transformers' generate(), a bare forward loop, and our Stepper.
+"""Speed of a decode step: transformers' generate(), a bare forward loop, and our Stepper.
 
     python bench/decode.py [--model MODEL] [--tokens 24] [--rounds 9] [--threads N]
 

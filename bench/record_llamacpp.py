@@ -137,7 +137,7 @@ def _ask(
 
 
 def _offset(server: Any, ids: list[int], raw: dict[int, float]) -> float:
-    """What to add to the log-probabilities to have the logits.
+    """The constant to add to the log-probabilities to have the logits.
 
     A seen token's logit l becomes l / r where it is positive and l * r where it is not: in relation
     to a token that was not seen it moves by ``l * (1 - 1 / r)`` or ``l * (1 - r)``. Each seen token

@@ -1,4 +1,4 @@
-"""How quickly a long session is opened and jumped in, on the screen of the real program.
+"""Time to open a long session and to jump in it, on the screen of the real program.
 
     python bench/replay.py [--steps 10000] [--rounds 7] [--jumps 40] [--model MODEL | --no-model]
 
@@ -89,7 +89,7 @@ def first_paints(files: Sequence[Path], rounds: int) -> list[list[float]]:
 
 
 class Twin:
-    """What the program does with the same keys, but for the screen."""
+    """The program's work for the same keys, without the screen."""
 
     def __init__(self, session: Session) -> None:
         self._controller = Controller(lambda command: None)
@@ -100,18 +100,18 @@ class Twin:
         self.tip = self._controller.cursor
 
     def at_last(self) -> bytes:
-        """As ``at``, for the last token."""
+        """The sign of the last token's place on screen; see ``at``."""
         return self.at(self.tip)
 
     @property
     def last_row(self) -> bytes:
-        """How the last token's row in the table of tokens begins."""
+        """Beginning of the last token's row in the table of tokens."""
         prompt = self._controller.log.prompt
         tokens = len(prompt.tokens) if prompt is not None else 0
         return POSITION.cell(f"{tokens + len(self._controller.log.path(self.tip)) - 1}").encode()
 
     def at(self, node: int) -> bytes:
-        """What the status line says when the cursor has been moved to a node."""
+        """The status line's text when the cursor has been moved to a node."""
         self._controller.go_to(node)
         view = self._controller.view
         here = len(view.path) + (len(view.prompt.tokens) if view.prompt is not None else 0)

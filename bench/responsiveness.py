@@ -1,4 +1,4 @@
-"""How quickly the screen answers: time to the first painted screen, and from key to paint.
+"""Response of the screen: time to the first painted screen, and from key to paint.
 
 Runs the real program in a pseudo-terminal, as a user would, and looks in what it writes for text
 that only the effect of a key can have brought: the gauges pane alone explains its figures, and all

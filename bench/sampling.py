@@ -1,4 +1,4 @@
-"""What inspecting the sampler costs: whole ladders with every trace, the draw and the table.
+"""Cost of inspecting the sampler: whole ladders with every trace, the draw and the table.
 
     python bench/sampling.py [--rounds 40] [--model MODEL | --no-model]
 
@@ -108,7 +108,7 @@ def ladders(vectors: dict[tuple[str, int], FloatArray]) -> list[Timed]:
 
 
 def others(logits: FloatArray) -> list[Timed]:
-    """What the screen asks for at one cursor."""
+    """The screen's requests at one cursor."""
     chain = CHAINS["guide (default)"]
     ladder = chain.run(logits, CONTEXT)
     drawn = chain.choose(ladder, CONTEXT)

@@ -1,4 +1,4 @@
-"""What a session file costs: bytes and milliseconds a step, opening, jumping, and how it survives.
+"""Cost of a session file: bytes and milliseconds a step, opening, jumping, and how it survives.
 
     python bench/sessions.py [--steps 1000] [--model MODEL | --no-model] [--kills 200]
                              [--fuzz 10000]

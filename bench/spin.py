@@ -1,4 +1,4 @@
-"""How long idle OpenMP threads should wait by running: our decode steps under several spin counts.
+"""Decode steps under several spin counts of idle OpenMP threads, beside a busy screen.
 
     python bench/spin.py [--counts default,3000,30000] [--tokens 16] [--rounds 9] [--busy]
 

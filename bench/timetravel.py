@@ -1,4 +1,4 @@
-"""What going back and forking cost, against reading the prompt again.
+"""Cost of going back and forking, against reading the prompt again.
 
     python bench/timetravel.py [--model MODEL] [--dtype float16] [--length 4000] [--rounds 9]
 

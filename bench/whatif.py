@@ -1,4 +1,4 @@
-"""How quickly a turned dial is on the screen: from key to paint, with the whole vocabulary.
+"""Time from a turned dial to paint, with the whole vocabulary.
 
     python bench/whatif.py [--keys 40]
 
@@ -37,12 +37,12 @@ BUDGET_MS = 30.0
 
 @dataclass(frozen=True)
 class Scene:
-    """What is on the screen while a dial is turned, and the keys that bring it there."""
+    """The pane on screen while a dial is turned, and the keys that bring it there."""
 
     name: str
     keys: str
     sign: str
-    """What is written when the dial stands at a value; ``{}`` is the value."""
+    """The text on screen when the dial stands at a value; ``{}`` is the value."""
 
 
 SCENES = (
@@ -66,7 +66,7 @@ def _vector(size: int, kind: str) -> np.ndarray:
 
 
 def logits(read: Sequence[int]) -> np.ndarray:
-    """What the engine's process calls after each pass; the environment says which vector."""
+    """Called by the engine's process after each pass; the environment says which vector."""
     return _vector(int(os.environ["WHATIF_SIZE"]), os.environ["WHATIF_KIND"])
 
 

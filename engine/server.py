@@ -72,16 +72,16 @@ _BETWEEN = (
 )
 """Commands that are carried out between two passes of a run, which then goes on."""
 _BEHIND_THE_SCREEN = 10
-"""How much nicer than the screen's process the engine's is (nice levels)."""
+"""Nice levels by which the engine's process is below the screen's."""
 
 _HELD = 256
-"""How many of its newest steps' records the engine keeps; the app has them all."""
+"""Number of newest steps' records that the engine keeps; the app has them all."""
 
 _LONG_LOG = 1 << 20
 """Bytes after which a log is not added to any more."""
 
 _POOL_EVERY_MS = 100.0
-"""How often a run says what its pool of K/V blocks looks like; it also does at its end."""
+"""Interval in which a run sends the state of its pool; it also does at its end."""
 
 _EXPECTED = (BackendError, ConditionError, ModelError, SamplingError, SpecError, StepperError)
 

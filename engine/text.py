@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["normal", "special", "added", "byte", "unused"]
-"""What an id of the vocabulary is.
+"""Kind of an id in the vocabulary.
 
 `special`: the tokenizer drops it when asked for plain text. `added`: added after
 training, but ordinary text. `byte`: its bytes alone are not whole characters, or

@@ -256,7 +256,7 @@ SESSIONS: list[Binding] = [
         tooltip="This branch beside the next one at the nearest fork above",
     ),
 ]
-"""What is kept of runs."""
+"""Keys of saved runs."""
 
 
 MEASURING: list[Binding] = [
@@ -287,7 +287,7 @@ MEASURING: list[Binding] = [
         tooltip="Time this branch's tokens with a KV cache and without; the gauges draw both",
     ),
 ]
-"""What is measured on demand, beside the run."""
+"""Keys of measurements on demand, beside the run."""
 
 
 REPLAYING: list[Binding] = [
@@ -302,7 +302,7 @@ REPLAYING: list[Binding] = [
         "its last token comes, which is the same moment",
     ),
 ]
-"""What a recording that is played has besides."""
+"""Additional keys of a recording that is played."""
 
 
 NEXT_PANE: list[Binding] = [

@@ -30,7 +30,7 @@ class _SafeText(RenderHook):
 
 
 class _Safe:
-    """What a renderable draws, its text made safe."""
+    """A renderable with its text made safe."""
 
     def __init__(self, what: ConsoleRenderable) -> None:
         self._what = what

@@ -35,7 +35,7 @@ _KINDS: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Rec
 _WIDTHS = {2: "<f2", 4: "<f4"}
 _MOST_EVENTS = 100_000
 _MOST_EVENT_BYTES = 16 << 20
-"""What a file may ask for in memory and time when it is opened; a run's events take some kB."""
+"""Limits of memory and time for opening a file; a run's events take some kB."""
 
 Kept = TypeVar("Kept")
 
@@ -66,9 +66,9 @@ class Session:
     token_ids: IntArray
     """The token id of each of ``node_ids``."""
     tree: Tree
-    """Which node follows which, and what was deleted."""
+    """The tree of the nodes, and its deleted branches."""
     events: tuple[tuple[int, Record], ...]
-    """What is neither prompt nor step, in order, each with the newest node when it came."""
+    """Records besides prompt and steps, in order, each with the newest node when it came."""
 
     def __init__(self, file: Guarded) -> None:
         self._file = file
@@ -76,7 +76,7 @@ class Session:
         self.path = file.path
         self.version = file.version
         self.told = file.told
-        """What was recovered when it was opened, in words; empty where nothing had to be."""
+        """A note on what was recovered when it was opened; empty where nothing had to be."""
         self.title, self.created, self.closed, self.writer, full = self._header()
         self.full_logits = bool(full)
         self.node_ids, parents, self.token_ids = self._shape()

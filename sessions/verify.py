@@ -37,8 +37,11 @@ class Check:
     logit_difference: float | None
     """Largest difference of a raw logit among candidates that both steps kept."""
     margin: float | None
-    """How close the recorded race was: for a draw the way of u to the nearer edge of the token's
-    stretch, else the gap between the first two raw logits."""
+    """Margin of the recorded token.
+
+    For a draw the way of u to the nearer edge of the token's stretch, else the gap between the
+    first two raw logits.
+    """
 
     @property
     def same(self) -> bool:
@@ -51,7 +54,7 @@ class Verification:
 
     session: str
     changes: tuple[Change, ...]
-    """What differs between the recorded model and this one."""
+    """Differences between the recorded model and this one."""
     checks: tuple[Check, ...]
 
     @property

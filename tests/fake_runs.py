@@ -118,6 +118,6 @@ class Host(Themed):
         self.posted.append(message)
 
     def screen_lines(self) -> list[str]:
-        """What the pane paints, line by line."""
+        """Lines that the pane paints."""
         height = self.pane.scrollable_content_region.height
         return [self.pane.render_line(y).text for y in range(height)]

@@ -43,7 +43,7 @@ def acting(text: str, *, allowed: str = "\n\t") -> str:
 
 
 def acting_apart_from_style(painted: str) -> str:
-    """As ``acting``, of what is written to a terminal; it is one line after the other."""
+    """Characters of a terminal's output that act; it is one line after the other."""
     return acting(_CODES.sub("", painted), allowed="\n")
 
 
@@ -151,4 +151,4 @@ def hostile_session(path: Path) -> Path:
 
 
 HOSTILE_NAME = MARKER.replace("\0", "")
-"""What a file may be called."""
+"""Names of hostile files."""

@@ -72,7 +72,7 @@ ODD_JSON: tuple[Any, ...] = (
 
 
 class Found(Exception):
-    """What a command did that it must not do."""
+    """Forbidden effects of a command."""
 
 
 def sql_mutation(rng: random.Random, path: Path) -> None:

@@ -43,7 +43,7 @@ class Launcher:
         )
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """What the command printed, and its exit code."""
+        """Output of the command, and its exit code."""
         pipes = self._process
         assert pipes.stdin is not None
         assert pipes.stdout is not None

@@ -1,4 +1,4 @@
-"""What the stacks do, in the plainest float64 code: the tests' measure, never the program's.
+"""Samplers of the stacks in the plainest float64 code: the tests' measure, never the program's.
 
 Each function takes a logit vector and returns the kept ids in ascending order. Written from the
 definitions alone; nothing here looks at ``engine``.

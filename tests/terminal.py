@@ -130,7 +130,7 @@ class Terminal:
 
     @property
     def echoes(self) -> bool:
-        """Whether the terminal is back in its ordinary, line by line mode."""
+        """True if the terminal is back in its ordinary, line by line mode."""
         flags = termios.tcgetattr(self.fd)[3]
         return bool(flags & termios.ECHO and flags & termios.ICANON and flags & termios.ISIG)
 
@@ -165,7 +165,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process, and not only its remains (Linux)."""
+    """True if there is such a process, and not only its remains (Linux)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("engine", "inspector", "sessions", "themes")
 LONGEST = 100
@@ -56,7 +58,13 @@ def test_the_first_line_is_a_short_sentence() -> None:
     assert bad == {}
 
 
-def test_the_first_line_is_no_indirect_question() -> None:
-    """Not "Whether a dialog is open." but "True while a dialog is open."."""
-    lines = {name: first_line(node) for name, node, _ in documented()}
-    assert {name: one for name, one in lines.items() if one and AS_A_QUESTION.match(one)} == {}
+@pytest.mark.parametrize("package", PACKAGES)
+def test_none_begins_as_an_indirect_question(package: str) -> None:
+    """Not "Whether a dialog is open." but "True while a dialog is open."; private ones too."""
+    bad = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(text))) if AS_A_QUESTION.match(text):
+                    bad.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text.splitlines()[0]}")
+    assert bad == []

@@ -167,7 +167,7 @@ _OWN: dict[str, dict[str, Any]] = {
     },
     "zaya": {"num_experts_per_tok": 1},
 }
-"""What a type needs beside the sizes."""
+"""Settings of a type beside the sizes."""
 
 TRIED = sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - set(LEFT_OUT))
 

@@ -88,5 +88,5 @@ def _logits(ids: Sequence[int]) -> Any:
 def open_backend(
     options: Mapping[str, Any], progress: Callable[[str, float | None, str], None]
 ) -> ToyBackend:
-    """As ``engine.backends`` opens every backend."""
+    """Open the toy backend, in the form that ``engine.backends`` expects."""
     return ToyBackend()

@@ -295,7 +295,7 @@ class _Reader:
         return self.checked(table, self.table(table, keys, base), ansi)
 
     def fewer(self, depth: int, base: ThemeSpec | None, ansi: bool) -> dict[str, str]:
-        """What replaces colours where there are only so many; any of them may be left out."""
+        """Replacements for colours where there are few; any of them may be left out."""
         table = f"colors-{depth}"
         given = self.strings(table)
         self.check_known(f"{table}.", given, (*COLORS, *VARIABLES))

@@ -32,7 +32,7 @@ TokenSequence = Branch | list[int]
 """A text that can be gone on with: a branch of a pool of K/V blocks, or the ids read so far."""
 
 Row = tuple[TokenSequence, Sequence[int]]
-"""What one row of a pass reads: a sequence, and the ids (at least one) that come behind it."""
+"""One row of a pass: a sequence, and the ids (at least one) that come behind it."""
 
 
 @dataclass(frozen=True, eq=False)

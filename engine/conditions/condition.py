@@ -49,7 +49,7 @@ class Condition:
     def __init__(self, text: str) -> None:
         self.text = text.strip()
         self.off = ""
-        """Why it is not evaluated any more; empty while it is."""
+        """The reason for which it is not evaluated any more; empty while it is."""
         self._tree = parse(self.text)
         self._known: dict[tuple[int, int], Any] = {}
         self._evaluator = _Evaluator(_OPERATORS, self._functions())
@@ -133,7 +133,7 @@ class Condition:
         return {name: bound(one) for name, one in FUNCTIONS.items()}
 
     def _and_or(self, node: ast.BoolOp) -> Any:
-        """What one side cannot tell, the other may decide: ``u > 0.9 or rank > 5``."""
+        """Evaluate and/or: one side may decide what the other cannot: ``u > 0.9 or rank > 5``."""
         decisive = isinstance(node.op, ast.Or)
         untold: Unavailable | None = None
         result: Any = not decisive

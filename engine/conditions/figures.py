@@ -15,7 +15,7 @@ from engine.records.step import How
 from engine.sampling.loops import MIN_REPEATS, MIN_TOKENS
 
 Value = bool | int | float | str
-"""What an expression can come to."""
+"""Value of an expression."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def _unknown_function(name: str, column: int) -> ConditionError:
 
 
 def _column(node: ast.AST, text: str) -> int:
-    """Where a node begins, in characters from 1; the parser counts bytes."""
+    """Column of a node, in characters from 1; the parser counts bytes."""
     line = text.encode("utf-8", "surrogatepass")
     before = line[: getattr(node, "col_offset", 0)]
     return len(before.decode("utf-8", "surrogatepass")) + 1

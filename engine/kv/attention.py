@@ -31,7 +31,7 @@ _SHORT = 64
 
 
 class _Way(NamedTuple):
-    """How layers of one shape are attended to: the same at every step, so decided once."""
+    """Way of attending in layers of one shape: the same at every step, so decided once."""
 
     groups: int
     widen: bool
@@ -131,7 +131,7 @@ class PooledAttention:
 
 
 ATTENTION = PooledAttention()
-"""What every model of this process attends with, once ``install`` was called for it."""
+"""Attention function of every model of this process, once ``install`` was called for it."""
 
 
 def _capped(

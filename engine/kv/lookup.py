@@ -11,7 +11,7 @@ from engine.kv.prefix import common_ids, common_keys, explain
 from engine.records.cache import PrefixReport
 
 OTHER_VARIANT = "it was read as part of a text of another length, whose positions are scaled apart"
-"""Why K and V of the same tokens are of no use."""
+"""Reason for a miss though the tokens are the same."""
 
 
 def start(pool: Pool, ids: Sequence[int], variant: bytes = b"") -> tuple[Branch, PrefixReport]:

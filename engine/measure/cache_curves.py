@@ -25,7 +25,7 @@ _SHORT_TEXT = 256
 
 @dataclass
 class _Points:
-    """What was measured so far, by length."""
+    """Points measured so far, by length."""
 
     lengths: list[int] = field(default_factory=list)
     with_ms: list[float] = field(default_factory=list)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO, Any
 
 LOAD_SECONDS = 600.0
-"""How long the model may take to load there."""
+"""Seconds that the model may take to load there."""
 TURN_SECONDS = 600.0
-"""How long one turn may take."""
+"""Seconds that one turn may take."""
 
 
 class GenerateError(RuntimeError):

@@ -216,7 +216,7 @@ def _clock(torch: Any, device: Any) -> Callable[[Work], float]:
 
 
 def _read_bytes(torch: Any, device: Any) -> int:
-    """How much to read: much more than caches hold, at most an eighth of the memory."""
+    """Bytes to read: much more than caches hold, at most an eighth of the memory."""
     if device.type == "cuda":
         return int(min(GPU_READ_BYTES, torch.cuda.mem_get_info(device)[0] // 8))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

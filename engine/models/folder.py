@@ -26,7 +26,7 @@ _READ = {
     ".safetensors": None,
     ".bin": None,
 }
-"""What transformers reads of a folder, by its ending -> bytes at the most."""
+"""Files that transformers reads of a folder, by ending -> bytes at the most."""
 _SETTINGS = 16 << 20
 _SMALL = ("config.json", "generation_config.json", "tokenizer_config.json")
 _TEMPLATES = "additional_chat_templates"
@@ -49,7 +49,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _roots(folder: Path) -> list[str]:
-    """Where the files of a model folder may really lie."""
+    """Folders in which the files of a model folder may really lie."""
     real = Path(os.path.realpath(folder))
     blobs = [real.parents[1] / "blobs"] if real.parent.name == "snapshots" else []
     return [os.path.realpath(root) for root in (real, *blobs)]

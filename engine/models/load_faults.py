@@ -41,7 +41,7 @@ def _file_fault(folder: Path) -> str | None:
 
 
 def _checkpoint_fault(folder: Path) -> str | None:
-    """What is wrong with the .bin files of a folder: they are pickles, and of tensors at best."""
+    """The fault of a folder's .bin files: they are pickles, and of tensors at best."""
     import torch
 
     for path in sorted(folder.glob("*.bin")):

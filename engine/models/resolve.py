@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 DTYPES = ("auto", *FLOAT_DTYPES)
-"""What `load` takes for a dtype; auto is the one the weights are stored in."""
+"""Dtypes that `load` takes; auto is the one the weights are stored in."""
 
 
 @dataclass(frozen=True)

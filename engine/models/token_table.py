@@ -234,7 +234,7 @@ class _ByDecoding:
         )
 
     def added_by(self, before: Sequence[int], token_id: int) -> bytes | None:
-        """What `token_id` adds to the text of `before`; None if it rewrites that text."""
+        """Text that `token_id` adds to the text of `before`; None if it rewrites that text."""
         near = list(before[-_WINDOW:])
         text, longer = self._decode(near), self._decode([*near, token_id])
         return _encode(longer.removeprefix(text)) if longer.startswith(text) else None
@@ -278,7 +278,7 @@ def _by_rule(tokenizer: Any, rule: Rule) -> Callable[[int, str], tuple[bytes, by
 def _reader(
     tokenizer: Any, bytes_of: Callable[[int, str], tuple[bytes, bytes]]
 ) -> Callable[[int], Token]:
-    """What reads one id of `tokenizer`, its bytes by `bytes_of(id, its own string)`."""
+    """A reader of single ids of `tokenizer`, their bytes by `bytes_of(id, its own string)`."""
     added = tokenizer.added_tokens_decoder
     special = {i for i, token in added.items() if getattr(token, "special", False)}
     special |= {i for i in tokenizer.all_special_ids if i is not None}

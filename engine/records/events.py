@@ -115,7 +115,7 @@ class SettingsChanged:
     seed: int
     dials: dict[str, Setting]
     notes: tuple[str, ...] = ()
-    """What the preset's stack does unasked, and which settings of the model it leaves out."""
+    """Notes on what the preset's stack does unasked, and settings of the model it leaves out."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 KV_DTYPES = ("auto", "int8")
-"""What K and V can be asked to be kept in; auto is the dtype that the model computes them in."""
+"""Dtypes that K and V can be kept in; auto is the one that the model computes them in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,6 @@ class PrefillRecord:
     kv: KVState
     done: bool
     reason: str = "prompt"
-    """Why these positions were read: ``prompt``, or what made a re-read necessary."""
+    """Reason for reading these positions: ``prompt``, or what made a re-read necessary."""
     prefix: PrefixReport | None = None
-    """What of a prompt was found, by what rule, and why not more."""
+    """Prefix match of the prompt: length, rule, and why not more."""

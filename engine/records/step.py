@@ -162,7 +162,7 @@ class StepRecord:
     preset: str = "guide"
     """The stack whose rules the chain follows; with ``chain_spec`` it rebuilds the chain."""
     state: Mapping[str, float] = field(default_factory=dict)
-    """What stages carry on after this token (stage name -> number), such as mirostat's mu."""
+    """State of the stages after this token (stage name -> number), such as mirostat's mu."""
 
     @property
     def surprisal(self) -> float:

@@ -41,7 +41,7 @@ class Reading:
         self.backend = backend
         self.chunk = chunk
         self.record: PrefillRecord | None = None
-        """How far the prompt has been read."""
+        """Progress of reading the prompt."""
         self._logits = LogitStore(logit_budget)
         # The pool's branch -> the node that its last position belongs to.
         self._branches: dict[int, int] = {}

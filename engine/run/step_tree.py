@@ -79,9 +79,9 @@ class LiveTree(StepTree):
         self.prompt_ids = tuple(prompt_ids)
         self.held = held
         self.stops: dict[int, Stop] = {}
-        """Why a run ends at a node, where it does."""
+        """Reason for which a run ends at a node, where it does."""
         self.states: dict[int, Mapping[str, float]] = {}
-        """What stages carry on after a node, where they do."""
+        """State of the stages after a node, where they have any."""
         self.cursor = ROOT
         self.next_node = 1
         """A number that no node has had yet."""

@@ -64,7 +64,7 @@ class Stepper:
         self.reading = Reading(backend, chunk=chunk, logit_budget=logit_budget)
         self.breakpoints = Breakpoints()
         self.verdict = Verdict()
-        """What the last step of a run meant to the breakpoints."""
+        """Verdict of the breakpoints on the last step of a run."""
         self.watched: tuple[int, ...] = ()
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
         self._moments: Moments | None = None

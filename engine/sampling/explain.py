@@ -142,7 +142,7 @@ def explain(
 
 
 def _tied(one: Stage, before: Candidates, after: Candidates, token_id: int) -> str:
-    """That the token is as likely as one that was kept, and which of equals stay; or nothing."""
+    """A note on a tie with a kept token, and on which of equals stay; or nothing."""
     if not isinstance(one, (TopK, TopP, TopH, Typical, Xtc)):
         return ""
     logit = before.logits[before.find(np.array([token_id]))[0][0]]

@@ -212,7 +212,7 @@ def _spelled(value: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    """What JSON calls a value."""
+    """JSON's name for the kind of a value."""
     if isinstance(value, bool):
         return "true or false"
     names: dict[type, str] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.sampling.stages.dry import z_function
 
 WINDOW = 1024
-"""How far back a check looks. It bounds the longest cycle found, at a third of it."""
+"""Tokens that a check looks back. It bounds the longest cycle found, at a third of it."""
 MIN_REPEATS = 3
 """A cycle that has run so often counts as a loop ..."""
 MIN_TOKENS = 12

@@ -39,7 +39,7 @@ _NOT_REPRODUCED = {
     "begin_suppress_tokens": None,
     "watermarking_config": None,
 }
-"""What generate() would do besides, and the value at which it does nothing."""
+"""Other settings of generate(), and the value at which each does nothing."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def _from_file(preset: Preset, config: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def _unread(preset: Preset, config: Mapping[str, Any]) -> list[str]:
-    """What the model's file asks for that this preset does not do."""
+    """Settings in the model's file that this preset does not apply."""
     if preset.name != "hf":
         return []
     return [

@@ -161,7 +161,7 @@ def _count_kept(stage: Stage) -> float:
 
 
 def _after(stage: Stage, known: _Known, context: StageContext) -> _Known | None:
-    """What is known after a stage; None where nothing can be said."""
+    """Known part of the distribution after a stage; None where nothing can be said."""
     if isinstance(stage, Temperature) and not stage.greedy:
         return _tempered(stage, known, context) if stage.dynatemp_range == 0.0 else None
     if stage.locality is Locality.BY_ID:
@@ -218,7 +218,7 @@ def _changed_by_id(stage: Stage, known: _Known, context: StageContext) -> _Known
 
 
 def _cut(stage: Stage, known: _Known, context: StageContext) -> _Known | None:
-    """What a stage that keeps a leading stretch leaves, whatever the tail is."""
+    """Result of a stage that keeps a leading stretch, whatever the tail is."""
     # A known token among those of the tail: who comes before it is not known.
     above = known.logits > known.tail.ceiling
     known = known.pick(above, known.tail.with_known(known.logits[~above]))

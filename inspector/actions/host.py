@@ -24,7 +24,7 @@ class Host(Protocol):
     """
 
     asked: Request
-    """What a new engine is to begin with."""
+    """The request that a new engine begins with."""
 
     @property
     def controller(self) -> Controller: ...

@@ -43,11 +43,11 @@ class SavingApp(RecoveringApp):
     recorder: Recorder | None = None
     """Keeps the run; None where there is none to keep."""
     session_name = ""
-    """What a replayed session is called."""
+    """Name of a replayed session."""
     next_session: Path | None = None
     """A session to open once this app has ended."""
     damage = ""
-    """Why the app had to end: rows of the session that it shows contradict each other."""
+    """The reason for which the app had to end: rows of the session contradict each other."""
     _kept_breakpoints = BreakpointsSet()
 
     class Said(Message):
@@ -270,7 +270,7 @@ class SavingApp(RecoveringApp):
 
 
 def _defined(breakpoints: BreakpointsSet) -> tuple[object, ...]:
-    """What the user said of them, without what was counted."""
+    """Breakpoints as the user set them, without what was counted."""
     points = [(one.number, one.text, one.enabled, one.asserts) for one in breakpoints.points]
     return points, breakpoints.watches
 

@@ -105,7 +105,7 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
 
 
 def _kv_cache(kept: KVStorage | None) -> Iterator[tuple[str, str]]:
-    """How K and V would be kept in a run with these options."""
+    """Storage of K and V in a run with these options, in words."""
     if kept is None:
         return
     if not kept.cached:

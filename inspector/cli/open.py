@@ -103,7 +103,7 @@ def recorder(
 _SIGNALLED = 128
 """Return codes above it stand for the signal that ended the app."""
 _TURN_S = 0.001
-"""How long a thread that reads records or writes them down may keep the screen waiting."""
+"""Interval in which a thread that reads or writes records gives way to the screen."""
 
 
 def _collect_rarely() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from engine.sampling.logits_file import MOST_IDS
 
 _MOST_POSITIONS = 1 << 63
-"""What keys the dice has 64 bits."""
+"""A position is part of the key of the dice, which has 64 bits."""
 
 
 @dataclass(frozen=True)

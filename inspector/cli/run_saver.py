@@ -30,7 +30,7 @@ class RunSaver:
 
     def __init__(self, save: Save) -> None:
         self.error = ""
-        """Why the run is not being kept; empty while it is, or was not to be."""
+        """The reason for which the run is not being saved; empty while it is, or was not to be."""
         self._save = save
         self._writer: SessionWriter | None = None
         self._waits_for: int | None = None

@@ -72,7 +72,7 @@ def _print(args: argparse.Namespace, given: Given, settings: Effective, context:
 
 
 def _notes(given: Given, settings: Effective, context: Place) -> list[str]:
-    """What may be amiss with the input."""
+    """Notes on possible faults of the input."""
     found = []
     held = len(context.prompt_ids) + len(context.output_ids)
     if 0 < held < context.position:

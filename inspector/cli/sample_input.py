@@ -181,7 +181,7 @@ def _spread(read: LogitsFile, ids: Sequence[int], path: Path) -> LogitsFile:
 
 
 def _widened(read: LogitsFile, vocab_size: int) -> LogitsFile:
-    """As wide as the run's vocabulary: its step names no id beyond its candidates."""
+    """The vector widened to the run's vocabulary: its step names only its candidates."""
     more = vocab_size - read.logits.size
     if more <= 0 or vocab_size > MOST_IDS:
         return read

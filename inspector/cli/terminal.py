@@ -31,7 +31,7 @@ _MODES = "".join(
 )
 """Puts back every mode that Textual sets."""
 _GRACE_S = 10.0
-"""How long an app may take to end when it is told to."""
+"""Seconds that an app may take to end when it is told to."""
 _LOOK_MS = 1000
 
 

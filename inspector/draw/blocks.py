@@ -101,7 +101,7 @@ Drawing = Callable[[Sequence[Block]], Content]
 
 
 def _layout(blocks: int, size: int, room: int, height: int) -> tuple[Drawing, int]:
-    """How to draw a row of blocks, and how many go in one: the roomiest way that fits."""
+    """Layout of a row of blocks, and how many go in one: the roomiest way that fits."""
     by_position = max(1, room // (size + 1))
     if size + 1 <= room and -(-blocks // by_position) <= height:
         return _by_position, by_position

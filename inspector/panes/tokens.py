@@ -50,7 +50,7 @@ BYTES = Column("bytes", 12)
 WIDE_BYTES = Column("bytes", 24)
 
 _BY_WORTH = (ID, POSITION, KIND, ORIGIN, NATS, BYTES, RANK)
-"""Which columns to keep where not all have room, the most telling first."""
+"""Columns to keep where not all have room, the most telling first."""
 _IN_ORDER = (POSITION, ID, KIND, ORIGIN, NATS, RANK, BYTES)
 
 

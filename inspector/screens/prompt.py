@@ -91,7 +91,7 @@ class PromptScreen(Dialog[bool]):
         return escaped(text) if self._escaped else text
 
     def _written(self, box: str) -> str:
-        """What is in a box. Raises ValueError for an escape that is none."""
+        """Text of a box. Raises ValueError for an escape that is none."""
         text = self.query_one(box, PromptText).text
         return unescaped(text) if self._escaped else text
 

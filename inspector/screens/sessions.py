@@ -306,7 +306,7 @@ class SessionsScreen(ModalScreen[Path | None]):
 
 
 def _glance(one: Preview) -> Iterable[str]:
-    """What a session is, in a few lines. Read in a thread."""
+    """Summary of a session in a few lines. Read in a thread."""
     if one.error:
         yield visible(one.error)
         return

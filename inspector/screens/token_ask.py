@@ -133,7 +133,7 @@ class TokenAsk(Ask[Ids]):
         offers.highlighted = kept if rows else None
 
     def _rows(self) -> list[tuple[Ids, Content]]:
-        """What is offered for what is typed, and how it is shown. Raises ValueError."""
+        """Offers for the typed text, and the lines that show them. Raises ValueError."""
         typed = self.typed
         number = _id_in(typed)
         if number is not None:

@@ -191,11 +191,11 @@ class Place:
     """The cursor's place among the branches."""
 
     number: int
-    """Which of the branches at the nearest fork above it is on, 1 the oldest."""
+    """Number of the cursor's branch at the nearest fork above it, 1 the oldest."""
     of: int
     """Number of branches there; 1 where there is no fork."""
     name: str
-    """What the nearest branch with a name is called."""
+    """Name of the nearest branch that has one."""
 
 
 def place(view: View) -> Place:

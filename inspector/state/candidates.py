@@ -40,7 +40,7 @@ class CandidateRow:
     cut_by: int
     """Index of the stage that cut it, ``SURVIVES`` or ``CUT_BY_MODEL``."""
     slack: tuple[float, ...] = ()
-    """How far off each of ``probs`` can be; empty where they are exact."""
+    """Error bound of each of ``probs``; empty where they are exact."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,7 +81,7 @@ def _key(facts: ModelFacts) -> dict[str, str | int]:
 
 
 def _known(entry: Mapping[str, Any], exact: bool, now: datetime) -> Known | None:
-    """What an entry says; None where it makes no sense."""
+    """Ceilings in an entry; None where it makes no sense."""
     try:
         ceilings = Ceilings(**entry["ceilings"])
         measured = datetime.fromisoformat(entry["measured"]).astimezone(UTC)

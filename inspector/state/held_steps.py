@@ -83,7 +83,7 @@ class HeldSteps(MutableMapping[int, StepRecord]):
         self._places[node] = place or zlib.compress(data, 1)
 
     def _written(self, data: bytes) -> tuple[int, int] | None:
-        """Where in the file ``data`` is now; None where it cannot be written."""
+        """Write ``data`` and return its place in the file; None where it cannot be written."""
         if self._folder is None:
             return None
         try:

@@ -32,7 +32,7 @@ from sessions.reader import open_session
 from sessions.writer import SessionWriter
 
 Place = Callable[[str], Path]
-"""Where the run of a prompt is to be kept. Raises SessionError."""
+"""Choose the file for the run of a prompt. Raises SessionError."""
 _NAMES_TRIED = 1000
 _OF_THE_MOMENT = (LoadProgress, Measured, StateChanged, Tokenized)
 
@@ -56,7 +56,7 @@ class Recorder:
         self.path: Path | None = None
         """The file that is being written."""
         self.error = ""
-        """Why the run is not being kept; empty while it is, or while it was not asked for."""
+        """The reason for which the run is not being saved; empty while it is, or is not wanted."""
         self.full_logits = full_logits
         self.changed = changed
         self.wanted = place is not None

@@ -34,7 +34,7 @@ from sessions.tempo import arrivals_ms
 RECORDING = "a recording"
 REFUSAL = "this is a recording: --live attaches the model"
 NOT_STORED = "the rest is not stored"
-"""Why a step has no whole logits."""
+"""The reason for which a step has no whole logits."""
 
 _ASKS_FOR_A_MODEL = (
     Configure,

@@ -82,7 +82,7 @@ def _history_namer(view: View) -> Callable[[int], Token]:
 
 @lru_cache(maxsize=2)
 def _model(dense: DenseLogits) -> Candidates:
-    """What all chains over one vector share: it is sorted once."""
+    """Candidates that all chains over one vector share: it is sorted once."""
     return Candidates.from_logits(dense.logits)
 
 

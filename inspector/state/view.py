@@ -50,27 +50,27 @@ class RunLog:
     loading: LoadProgress | None = None
     error: EngineError | None = None
     pool: PoolState | None = None
-    """Where K and V lie, as the engine said last; None where there is no pool of blocks."""
+    """State of the pool as the engine said last; None where there is no pool of blocks."""
     vocabulary: Vocabulary | None = None
     dense: DenseLogits | None = None
     tokenized: Tokenized | None = None
     drifts: dict[int, DriftMeasured] = field(default_factory=dict)
-    """What was measured of how exact logits are, by the node that was drawn from them."""
+    """Measured drift, by the node whose logits were compared."""
     curves: CacheCurves | None = None
-    """What tokens cost with a cache and without, as measured last."""
+    """Cost of a token with a cache and without, as measured last."""
     measured: Measured | None = None
-    """What this machine can do at best, where that was measured in this run."""
+    """Ceilings of this machine, where they were measured in this run."""
     ceilings_awaited: bool = False
     """True if that is to be measured as soon as nothing runs."""
     not_stored: str = ""
-    """Why no whole logits can be had: the run is a recording without them."""
+    """The reason for which whole logits cannot be had: the run is a recording without them."""
     unsaved: str = ""
-    """Why the run is not being kept, although it was meant to be."""
+    """The reason for which the run is not being saved, although it was meant to be."""
     new_nodes: Callable[[], MutableMapping[int, StepRecord]] = dict
     """Makes what a new tree's steps are kept in."""
     tree: StepTree = field(default_factory=StepTree)
     names: dict[int, str] = field(default_factory=dict)
-    """What branches are called, by the node that each begins with."""
+    """Names of branches, by the node that each begins with."""
 
     def add(self, record: Record) -> None:
         """Take in one record. A new prompt begins a new, empty tree."""

@@ -51,7 +51,7 @@ _BLANK = Content("")
 
 
 _NOTHING = (None, Size())
-"""What lines were made for that were not made, or only for something that has changed."""
+"""Key of lines that have not been made, or were made for another state."""
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +85,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     """Shown in the border, the help and the palette."""
 
     SHORT: ClassVar[str] = ""
-    """What it is called where there is little room, if that is something else."""
+    """Short name for little room, if it has another one."""
 
     SELECTABLE: ClassVar[bool] = False
     """True if one row is highlighted and moved with the arrow keys. Leave its first cell blank."""
@@ -318,7 +318,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         return drawn
 
     def _line(self, y: int) -> tuple[Content, bool]:
-        """What stands in the pane's line ``y``, and whether it is the selected row."""
+        """The pane's line ``y``, and True if it is the selected row."""
         above, below = len(self._header), len(self._footer)
         height = max(1, self._made_for[1].height - above - below)
         if y < above:
@@ -336,7 +336,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         return row, self.SELECTABLE and index == self.selected and self.has_focus
 
     def _painted_still(self, y: int) -> _Painted | None:
-        """What was drawn in line ``y``, if it is what would be drawn now."""
+        """The line drawn at ``y``, if it is what would be drawn now."""
         drawn = self._painted.get(y)
         if drawn is None or drawn.width != self._made_for[1].width:
             return None

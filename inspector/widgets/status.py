@@ -153,7 +153,7 @@ def _position(view: View) -> tuple[str, ...]:
 
 
 def _branch(view: View) -> tuple[str, ...]:
-    """Which of the branches at the fork above the cursor is on, and what it is called."""
+    """Number and name of the cursor's branch at the fork above it."""
     here = place(view)
     if here.of == 1 and not here.name:
         return ("",)

@@ -51,7 +51,7 @@ class Side:
     dense: Callable[[int], FloatArray | None] = _no_logits
     """The whole logit vector of a node, where it was kept."""
     run: object = None
-    """What both sides of one run have in common: there a node is the same step. None: not known."""
+    """Identity of the run: two sides of one run have the same steps. None: not known."""
 
     @property
     def output(self) -> bytes:
@@ -140,7 +140,7 @@ class Diff:
     segments: tuple[Segment, ...]
     pairs: tuple[Pair, ...]
     note: str = ""
-    """Why distributions were not compared; empty where they were."""
+    """The reason for which distributions were not compared; empty where they were."""
 
     @property
     def same_output(self) -> bool:
@@ -218,7 +218,7 @@ def _same_bytes(
 
 
 def _why_not_comparable(a: Side, b: Side, together: Iterable[_Steps]) -> str:
-    """Why the distributions of these steps cannot be compared; empty where they can."""
+    """The reason for which these distributions cannot be compared; empty where they can."""
     if a.facts and b.facts and a.facts.vocab_size != b.facts.vocab_size:
         return f"vocabularies of {a.facts.vocab_size:,} and {b.facts.vocab_size:,} tokens"
     if _prompt_bytes(a) != _prompt_bytes(b):

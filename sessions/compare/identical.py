@@ -21,7 +21,7 @@ class Identical:
     model: bool = False
     """The model's own distribution."""
     final: bool = False
-    """What the chains left to draw from."""
+    """The final distribution."""
 
 
 def identical(one: StepRecord, other: StepRecord, *, one_run: bool) -> Identical:

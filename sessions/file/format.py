@@ -16,7 +16,7 @@ ROWS_A_STEP = 4096
 """Factors of the packed keys ``node * 128 + stage`` and ``node * 4096 + row``."""
 
 SchemaObjects = frozenset[tuple[str, str, str, str | None]]
-"""What a file's ``sqlite_schema`` holds: (type, name, table, SQL) of each object."""
+"""Rows of a file's ``sqlite_schema``: (type, name, table, SQL) of each object."""
 
 _SCHEMAS = {0: "schema_0.sql", VERSION: "schema.sql"}
 _SQLITE_NEEDED = (3, 37, 0)

@@ -60,7 +60,7 @@ class Guarded:
         """Open ``source``: ``path`` itself, or what was made of it. Raises SessionError."""
         self.path = path
         self.told = told
-        """What was recovered, in words; empty where nothing had to be."""
+        """A note on what was recovered; empty where nothing had to be."""
         self.version = version
         """The schema version of the file itself; what is read has been brought up to date."""
         self._lock = threading.RLock()

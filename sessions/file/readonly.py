@@ -10,7 +10,7 @@ from sessions.file.format import VERSION, SessionError, objects, one_line
 from sessions.file.promises import promises
 
 CHECK_SECONDS = 60.0
-"""How long one look at a file may take before it is given up."""
+"""Seconds that one look at a file may take before it is given up."""
 
 _LIMITS = {
     # The largest value: a vector of a million float32, or a prompt of millions of characters.
@@ -27,7 +27,7 @@ _PRAGMAS = (
     "mmap_size = 0",
 )
 _INSTRUCTIONS = 100_000
-"""How often the clock is looked at, in instructions of SQLite's machine."""
+"""Instructions of SQLite's machine between two looks at the clock."""
 
 UNCHECKED = "logits"
 """The one table not checked as a whole: it may be gigabytes. Each row is checked when read."""

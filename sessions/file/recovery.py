@@ -133,7 +133,7 @@ def _size(path: Path) -> int:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """What changes when the main file does, or when its log begins anew."""
+    """Fingerprint that changes when the main file does, or when its log begins anew."""
     found, log = path.stat(), log_of(path)
     head = b""
     if _size(log):

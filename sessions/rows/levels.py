@@ -84,7 +84,7 @@ def pack_levels(top: TopTable, stages: Sequence[StageTrace]) -> list[Level]:
 
 
 def _pack(logits: FloatArray, probs: DoubleArray, log_z: float | None) -> tuple[Level, FloatArray]:
-    """How to keep one level's ``probs``, and the logits that the next level goes on from."""
+    """Pack one level's ``probs``, and return the logits that the next level goes on from."""
     weight_sum = _weight_sum(logits, probs)
     if weight_sum is not None:
         return Level(weight_sum), logits

@@ -84,7 +84,7 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> HFBackend:
 
 
 def _kv_options(options: Mapping[str, Any]) -> KVOptions:
-    """How K and V are kept. Raises BackendError for what cannot be."""
+    """Read the options for keeping K and V. Raises BackendError for impossible ones."""
     from engine.backends.hf.pool import KVOptions
 
     size, budget = options.get("block_size"), options.get("kv_budget")
@@ -173,7 +173,7 @@ def _measured(model: Any, tokenizer: Any, kept: str) -> Choice:
 
 
 def _obstacle(resolved: models.ResolvedModel) -> str:
-    """Why the dtypes of a model are not tried out on this machine; empty where they are."""
+    """The reason for which dtypes are not tried out on this machine; empty where they are."""
     config = read_object(resolved.path / "config.json")
     if config.get("quantization_config"):
         return "a quantised model is not converted"

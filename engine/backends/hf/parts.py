@@ -85,7 +85,7 @@ def _takes_positions(model: Any) -> bool:
 
 
 def _synchronizer(device: str) -> Callable[[], None]:
-    """What waits until a device type has done all its work."""
+    """A function that waits until a device type has done all its work."""
     if device == "cuda":
         return torch.cuda.synchronize
     if device == "mps":

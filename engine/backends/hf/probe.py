@@ -18,7 +18,7 @@ from engine.backends.hf.upcast import ROWS
 from engine.records.arrays import FloatArray
 
 _ALIKE = {"float32": 0.01, "float16": 0.1}
-"""How far two ways to the same logits may lie apart, in their standard deviations."""
+"""Allowed distance of two ways to the same logits, in their standard deviations."""
 _LOOSELY = 0.5
 """The same for bfloat16, and for K and V in 8 bits."""
 
@@ -201,7 +201,7 @@ def _notes(
     whole: FloatArray,
     stepped: FloatArray,
 ) -> tuple[str, ...]:
-    """What the user should know about how this model is run."""
+    """Notes for the user on how this model is run."""
     found = {
         "the model keeps no cache between passes: each step reads the whole text again": (
             options.cached and not reader.keeps_cache
@@ -225,7 +225,7 @@ def _notes(
 
 
 def _rope_note(parts: Parts) -> str:
-    """What a text's length does to K; empty where it does nothing."""
+    """A note on the effect of a text's length on K; empty where it has none."""
     if parts.rope is None:
         return ""
     border = parts.rope.border
@@ -240,7 +240,7 @@ def _rope_note(parts: Parts) -> str:
 
 
 def _kv_note(kind: hf_cache.CacheKind, growth: int | None, expected: int, *, pooled: bool) -> str:
-    """Why bytes per token are not the simple formula's; empty where they are."""
+    """The reason for which bytes per token are not the simple formula's; empty where they are."""
     if kind.sliding and kind.window and not pooled:
         return (
             f"{kind.sliding} of {kind.layers} layers keep at most {kind.window - 1:,} positions, "

@@ -118,7 +118,7 @@ def _split(piece: str, name: str) -> list[str]:
 
 
 def _spans(frame: Sequence[str], values: dict[str, str], rendered: str) -> list[Span] | None:
-    """Where in ``rendered`` the stand-ins' values are; None where the template changed them."""
+    """Spans of the stand-ins' values in ``rendered``; None where the template changed them."""
     for change in (lambda value: value, str.strip):  # many templates trim what they are given
         at, spans, parts = 0, [], []
         for piece in frame:
@@ -170,7 +170,7 @@ def _with_offsets(
 
 
 def _common(left: Sequence[int], right: Sequence[int]) -> int:
-    """How long the common beginning of two sequences is."""
+    """Length of the common beginning of two sequences."""
     count = 0
     for one, other in zip(left, right, strict=False):
         if one != other:

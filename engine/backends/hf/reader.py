@@ -110,7 +110,7 @@ class Reader:
         return replace(found, rows=tuple(own))
 
     def _variant(self, length: int) -> bytes:
-        """What K and V of a text of ``length`` positions depend on besides its tokens."""
+        """Key of everything besides its tokens that K and V of a text of ``length`` depend on."""
         return b"" if self.parts.rope is None else self.parts.rope.variant(length)
 
     def seek(self, ids: Sequence[int]) -> int:
@@ -360,8 +360,10 @@ class Reader:
 
     @contextlib.contextmanager
     def _over_pool(self, ids: Sequence[int], count: int) -> Iterator[dict[str, Any]]:
-        """One pass of ``count`` positions, over the pool if there is one; what the model is given
-        for it, as ``generate()`` would give it."""
+        """One pass of ``count`` positions, over the pool if there is one.
+
+        What the model is given for it is what ``generate()`` would give it.
+        """
         if self.pool is None or self.argument is None:
             # Everything before is read again, or it lies in the model's own cache.
             end = len(self._own_ids) + len(ids)

@@ -35,8 +35,10 @@ class LengthScaledRope:
             module.register_forward_pre_hook(self._before, with_kwargs=True)
             module.register_forward_hook(self._after, with_kwargs=True)
         self.variant = lru_cache(maxsize=4096)(self._variant)
-        """What the angles of a text of that many positions are: equal for equal angles, and empty
-        for those of a short text. Part of the identity of K."""
+        """Key of the angles of a text of that many positions; empty for those of a short text.
+
+        Equal for equal angles. Part of the identity of K.
+        """
         self._short = self._print_of(2)
 
     @contextlib.contextmanager
@@ -125,7 +127,7 @@ def _depends_on_length(module: torch.nn.Module) -> bool:
 
 
 def _layer_types(module: torch.nn.Module) -> list[dict[str, str]]:
-    """What else to give a module: each kind of layer that it has other angles for, or nothing."""
+    """Keywords for each kind of layer that a module has other angles for, or none."""
     types = getattr(module, "rope_type", None)
     return [{"layer_type": kind} for kind in types] if isinstance(types, dict) else [{}]
 
@@ -133,7 +135,7 @@ def _layer_types(module: torch.nn.Module) -> list[dict[str, str]]:
 def _angles(
     module: torch.nn.Module, positions: list[int], more: dict[str, str]
 ) -> tuple[torch.Tensor, ...]:
-    """What a module makes of ``positions``: cosines and sines, or complex numbers."""
+    """A module's output for ``positions``: cosines and sines, or complex numbers."""
     device = next((one.device for one in module.buffers()), torch.device("cpu"))
     given = torch.zeros(1, 1, dtype=torch.float32, device=device)
     output = module(given, torch.tensor([positions], device=device), **more)
@@ -142,7 +144,7 @@ def _angles(
 
 
 def _growth(module: torch.nn.Module) -> dict[str, Any]:
-    """What a dynamic module changes for good when it meets a longer text than ever before."""
+    """State that a dynamic module changes for good at a longer text than ever before."""
     if "dynamic" not in str(getattr(module, "rope_type", "")):
         return {}
     grows = ("max_seq_len_cached", "inv_freq", "attention_scaling")

@@ -163,7 +163,7 @@ class Role(StrEnum):
 
 
 class Locality(StrEnum):
-    """What decides over one token in a stage: how much of the distribution it has to know."""
+    """Part of the distribution that decides over one token in a stage."""
 
     BY_ID = "by id"
     """The token's id, its own logit and the text so far; never another token."""
@@ -227,7 +227,7 @@ class Parameters:
     source: ClassVar[str]
     locality: ClassVar[Locality] = Locality.WHOLE
     beside_mirostat: ClassVar[bool] = False
-    """Whether the stage is still used where mirostat takes the place of the others."""
+    """True if the stage is still used where mirostat takes the place of the others."""
 
     @property
     def params(self) -> dict[str, Any]:

@@ -38,13 +38,13 @@ def outcome(view: View, error: str) -> Content:
 
 
 def _drawn(step: StepRecord) -> Content:
-    """What the record has."""
+    """The recorded draw."""
     word = "you chose ● " if step.draw.how is How.FORCED else "drew ● "
     return Content(word) + token_text(step.token, _DRAWN)
 
 
 def _would(view: View, step: StepRecord, found: Run) -> Content:
-    """What the same dice would have drawn, and what is left to draw from."""
+    """The draw with the same dice, and the number of tokens left to draw from."""
     token = token_text(token_of(view, found.draw.token_id), _TRIED)
     if found.draw.token_id == step.token.id:
         said = Content.styled("would draw ○ ", _TRIED) + token + muted(" all the same")

@@ -106,7 +106,7 @@ def _grid(
 
 
 def _legend(chart: Chart, width: int) -> Content:
-    """Which sign is which, and how far apart the curves end."""
+    """Key to the signs, and the distance of the curves at their end."""
     curves, ratio = chart.curves, chart.ratio
     signs = [
         Content.assemble((f"{WITHOUT} ", _STYLES[WITHOUT]), "without"),

@@ -138,7 +138,7 @@ def _this_step(step: StepRecord | None) -> Gauge:
 
 
 def _overhead(path: Sequence[StepRecord]) -> Gauge:
-    """What a step costs beside its forward pass, on average."""
+    """Cost of a step beside its forward pass, on average."""
     later = figures_of(path)[1:]
     counts = steady(later)
     totals, forwards, samples = (
@@ -159,7 +159,7 @@ def _overhead(path: Sequence[StepRecord]) -> Gauge:
 
 
 def _ceilings_on_the_way(view: View) -> Gauge | None:
-    """What the measurement of the ceilings waits for, or that it runs; None where it does not."""
+    """Progress of the measurement of the ceilings; None where it is not wanted."""
     now = view.log.loading
     if view.log.ceilings_awaited:
         return Gauge(MBU, nothing("waits for the run's end"), (), _MBU_IS)
@@ -223,7 +223,7 @@ def _memory(view: View) -> list[Gauge]:
 
 
 def _cache(view: View) -> list[Gauge]:
-    """What the KV cache is worth, where that was measured, is being, or had better be."""
+    """Worth of the KV cache, where that was measured, is being, or had better be."""
     now, chart = view.log.loading, chart_of(view)
     if now is not None and now.phase == MEASURING_CURVES:
         share = f" {now.fraction * 100:.0f}%" if now.fraction is not None else ""
@@ -359,7 +359,7 @@ class GaugesPane(Pane):
     NAME: ClassVar[str] = "Gauges"
 
     ceilings: Ceilings | None = None
-    """What this machine can do at best, once that has been measured."""
+    """Ceilings of this machine, once they have been measured."""
     stale: str = ""
     """The date of that, where it was long ago or things have changed since."""
     can_measure: bool = False

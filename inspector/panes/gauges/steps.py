@@ -27,7 +27,7 @@ COLUMNS = (
     ("final", 7),
 )
 KINDS = {"warmup": "w", "reused": "r", "reread": "b"}
-"""Why a step is in no average, by the field of its timing that says so: the first that holds."""
+"""Reasons for which a step is in no average, by its timing's fields: the first that holds."""
 TOKEN = 12
 """Cells that a token's text must have to be shown at all."""
 

@@ -56,7 +56,7 @@ def _line(view: View, look: PoolLook, branch: BranchState, width: int) -> Conten
 
 
 def _end(text: str, cells: int) -> str:
-    """As much of the end of ``text`` as ``cells`` cells can hold."""
+    """The end of ``text``, as much as ``cells`` cells can hold."""
     for at in range(len(text) - 1, -1, -1):
         cells -= cell_len(text[at])
         if cells < 0:

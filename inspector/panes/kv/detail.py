@@ -68,7 +68,7 @@ def block_lines(view: View, look: PoolLook, place: Place, width: int) -> list[Co
 
 
 def _text(view: View, look: PoolLook, shown: Owner, width: int) -> Content:
-    """What the positions of a block say; those after the cursor's stand back."""
+    """Text of a block's positions; those after the cursor's stand back."""
     start, end = shown.positions(look.pool.block_size)
     if shown.branch.node is None:
         return cut(muted("  an earlier prompt's: its text is no longer known"), width)
@@ -89,7 +89,7 @@ def _shown(held: list[Owner], cursor: CursorBranch) -> Owner:
 
 
 def _holders(view: View, look: PoolLook, held: list[Owner], names: int = _NAMED) -> str:
-    """Whose a block is, the one that is shown first."""
+    """Owner of a block, the one that is shown first."""
     first = _shown(held, look.cursor)
     if len(held) == 1:
         idle = "" if first.branch.held or first.branch is look.cursor.branch else "cached: "

@@ -76,7 +76,7 @@ def figures(view: View, kv: KVState | None, width: int) -> tuple[list[Content], 
 
 
 def _note(facts: ModelFacts | None) -> str:
-    """Why the usual figures do not exist."""
+    """The reason for which the usual figures do not exist."""
     return visible(facts.kv_note) if facts is not None else ""
 
 
@@ -160,7 +160,7 @@ def _heads(facts: ModelFacts, width: int, eight_bits: float | None) -> list[Cont
 
 
 def _full(facts: ModelFacts, kv: KVState | None, each: float | None, width: int) -> Content:
-    """What the cache would hold at the end of the context."""
+    """Size of the cache at the end of the context."""
     if facts.context_length is None:
         return _line("at the end", width, nothing("context length not known"))
     if each is None and kv is None:
@@ -173,7 +173,7 @@ def _full(facts: ModelFacts, kv: KVState | None, each: float | None, width: int)
 
 
 def _pass(view: View, kv: KVState | None) -> list[Content]:
-    """What the pass behind this state read: cached + computed."""
+    """Positions read by the pass behind this state: cached + computed."""
     if kv is None:
         return [nothing("none yet")]
     if view.step is not None and view.step.timing.reused:
@@ -191,7 +191,7 @@ def _pass(view: View, kv: KVState | None) -> list[Content]:
 
 
 def _sums(kv: KVState) -> list[Content]:
-    """What the pass found and what it read, long and short."""
+    """Positions that the pass found and read, long and short."""
     total = kv.cached + kv.computed
     parts = f"{count(kv.cached)} cached + {count(kv.computed)} computed"
     tight = f"{count(kv.cached)} + {count(kv.computed)} = {count(total)}"
@@ -199,7 +199,7 @@ def _sums(kv: KVState) -> list[Content]:
 
 
 def _moved(view: View, kv: KVState) -> list[tuple[Content, Content]]:
-    """What the pass had to do besides reading, long and short; the most telling first."""
+    """Work of the pass besides reading, long and short; the most telling first."""
     words = []
     if view.step is not None and view.step.timing.reread:
         why = "not all of it was there" if kv.computed > 1 else "for its logits"

@@ -28,7 +28,7 @@ ROOMY = 24
 """The height from which there is more than the pool and its figures."""
 _TABLE = 16
 NO_POOL = "no pool of KV blocks"
-"""How the engine's note begins that says why there is none."""
+"""Beginning of the engine's note on why there is none."""
 Line = Content | GridLine
 
 
@@ -39,7 +39,7 @@ class KVRows:
     left: Sequence[Content]
     right: Sequence[Line]
     edge: int
-    """Where the right column begins."""
+    """Column at which the right half begins."""
     chosen: Place | None
 
     def __len__(self) -> int:

@@ -63,7 +63,7 @@ def _wasted(pool: PoolState, width: int) -> Content:
 
 
 def _unpaged(pool: PoolState, width: int) -> Content:
-    """What a contiguous reservation of the whole context would waste for the same branch."""
+    """Waste of a contiguous reservation of the whole context for the same branch."""
     if pool.full_context_bytes is None:
         return row("  unpaged", LABEL, width, nothing("context length not known"))
     if pool.current is None:

@@ -114,7 +114,7 @@ def _how_read(pool: PoolState, found: list[Run]) -> str:
 
 
 def _joined(found: list[Run], room: int) -> str:
-    """As many runs as fit, the newest among them: it is where the next position goes."""
+    """The runs that fit, the newest among them: it is where the next position goes."""
     words = [run.words for run in found]
     text = " · ".join(words)
     if len(text) <= room or len(words) < 2:

@@ -117,7 +117,7 @@ _SHORTER = {
 
 
 def _hidden(made: Plan, what: str) -> list[str]:
-    """Which stages are out of sight; ``[`` and ``]`` bring them in."""
+    """Names of the stages out of sight; ``[`` and ``]`` bring them in."""
     return [
         *([f"+{made.after}{what}▸"] if made.after else []),
         *([f"◂+{made.before}{what}"] if made.before else []),

@@ -47,7 +47,7 @@ _PAUSE_S = 0.3
 Source = tuple[
     StepRecord | None, DenseLogits | None, Vocabulary | None, Chain | None, RunState | None
 ]
-"""What the ladder's lines depend on."""
+"""Everything that the ladder's lines depend on."""
 
 
 def footer_height(height: int) -> int:

@@ -19,7 +19,7 @@ from inspector.state.candidates import CandidateRow, CandidateRows
 
 CUT, DRAWN, WOULD = "✂", "●", "○"
 KEPT, LOST, MORE, LESS = "+", "−", "▲", "▼"
-"""How a what-if differs from the record: now kept, now cut, more likely, less likely."""
+"""Signs of a what-if beside the record: now kept, now cut, more likely, less likely."""
 
 _CUT = "$cut $cut-style"
 _DRAWN = "$bar-drawn $bar-drawn-style"
@@ -129,7 +129,7 @@ class LadderRows:
         return _cut_in(self.candidates, candidate) + " ", _CUT
 
     def _was(self, candidate: CandidateRow, was: CandidateRows) -> Parts:
-        """How the candidate differs from the record, and what the record has."""
+        """Difference of the candidate from the record, and the record's own figure."""
         old = _the_same(was, candidate)
         if old is None:
             return [(" " * self.plan.was, "")]

@@ -68,7 +68,7 @@ def _saving(run: Run, change: Change | None, then: str) -> Content:
 
 
 def _reach(ladder: Ladder, drawn: Draw, token_id: int) -> Content:
-    """Where u would have had to fall."""
+    """Interval in which u would have had to fall."""
     low, high = stretch(ladder.final, token_id)
     place = f"drawn by a u in [{low:.5f}, {high:.5f})"
     if drawn.u is None:
@@ -79,7 +79,7 @@ def _reach(ladder: Ladder, drawn: Draw, token_id: int) -> Content:
 
 
 def _distance(run: Run, drawn: Draw, name: Namer) -> Content:
-    """How near the draw was to another token."""
+    """Distance of the draw to another token."""
     if drawn.how is How.FORCED:
         return muted("forced: no dice were thrown")
     if drawn.u is None:

@@ -149,7 +149,7 @@ def _sum(parts: Sequence[Phase], total: float | None, width: int) -> list[Conten
 
 
 def _progress(view: View, width: int) -> list[Content]:
-    """How far the reading is, while it runs or is paused half-way."""
+    """Progress of reading, while it runs or is paused half-way."""
     prompt, done = view.prompt, view.prefill
     reading = view.log.state.state is RunState.PREFILL
     if prompt is None or (done is not None and done.done) or not (reading or done is not None):

@@ -139,7 +139,7 @@ what was to be expected. The chi-square test says how often a fair draw is at le
         return histogram(found, partial(token_of, view), width, tried=tried is not None)
 
     def _final(self, view: View, step: StepRecord) -> Candidates | None:
-        """What the token was drawn from, from the record or from its chain run again."""
+        """The final distribution, from the record or from its chain run again."""
         known = recorded_final(step)
         if known is not None:
             return known

@@ -49,7 +49,7 @@ class Transcript:
     layout: TextLayout
     cursor: float
     end: str = ""
-    """Why the run ends here: a last line of its own."""
+    """The reason for which the run ends here: a last line of its own."""
 
     def __len__(self) -> int:
         return len(self.layout.lines) + bool(self.end)

@@ -84,7 +84,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """How far a text was laid out at one moment."""
+    """State of a layout after so many tokens."""
 
     items: int
     lines: int

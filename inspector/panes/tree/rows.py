@@ -34,7 +34,7 @@ END = Column("end", 9)
 SETTINGS = Column("other settings", 22)
 
 _BY_WORTH = (HOW, PROB, COUNT, END, SETTINGS)
-"""Which columns to keep where not all have room, the most telling first."""
+"""Columns to keep where not all have room, the most telling first."""
 _IN_ORDER = (PROB, HOW, COUNT, END, SETTINGS)
 _STOPS = {
     StopKind.STOP_TOKEN: "■ stop",
@@ -77,7 +77,7 @@ def how(step: StepRecord) -> str:
 
 
 def _end(view: View, row: Row, nodes: Sequence[int]) -> str:
-    """What comes after a stretch: a fork, a stop, or nothing yet."""
+    """End of a stretch: a fork, a stop, or nothing yet."""
     if row.forks > 1:
         return f"{row.forks} ways"
     last = view.log.nodes.get(nodes[-1])
@@ -147,7 +147,7 @@ class TreeRows:
     path: frozenset[int]
     """The rows from the prompt to the cursor's."""
     names: Mapping[int, str]
-    """What the branches that begin in a stretch are called, by its head."""
+    """Names of the branches that begin in a stretch, by its head."""
 
     def __len__(self) -> int:
         return len(self.branches.rows)
