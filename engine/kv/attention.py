@@ -14,6 +14,9 @@ operations were preferred to many small ones, which suffer when something else w
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
@@ -146,17 +149,18 @@ def _capped(
 
     In float32, with the query heads of one K/V head as rows.
     """
-    _, heads, new, width = query.shape
-    rows = query.float().reshape(1, key.shape[1], -1, width)
+    batch, heads, new, width = query.shape
+    rows = query.float().reshape(batch, key.shape[1], -1, width)
     scores = torch.matmul(rows, key.float().transpose(2, 3)).mul_(scale / cap).tanh_().mul_(cap)
-    scores = scores.view(1, heads, new, -1)
+    scores = scores.view(batch, heads, new, -1)
     if mask is None and new > 1:
         mask = torch.ones(new, new, dtype=torch.bool, device=query.device).tril()
     if mask is not None:
         hidden = mask.logical_not() if mask.dtype == torch.bool else mask < 0
         scores = scores.masked_fill(hidden, -math.inf)
-    seen = torch.matmul(scores.softmax(-1).view(1, key.shape[1], -1, key.shape[2]), value.float())
-    return seen.view(1, heads, new, -1).transpose(1, 2).to(query.dtype).contiguous()
+    shares = scores.softmax(-1).view(batch, key.shape[1], -1, key.shape[2])
+    seen = torch.matmul(shares, value.float())
+    return seen.view(batch, heads, new, -1).transpose(1, 2).to(query.dtype).contiguous()
 
 
 def _joined(key: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
@@ -201,11 +205,53 @@ def _way_of(query: torch.Tensor, key: torch.Tensor, one: bool, short: bool) -> _
     return _Way(groups, widen, fold)
 
 
+_ROWS: ContextVar[torch.Tensor | None] = ContextVar("positions of a pass's rows", default=None)
+
+
+@contextmanager
+def rows_at(positions: torch.Tensor) -> Iterator[None]:
+    """Inside ``with``, masks are for rows whose queries are at ``positions`` (rows, n)."""
+    token = _ROWS.set(positions)
+    try:
+        yield
+    finally:
+        _ROWS.reset(token)
+
+
+def _rows_mask(
+    positions: torch.Tensor,
+    *,
+    kv_length: int,
+    kv_offset: int,
+    mask_function: Callable[..., torch.Tensor],
+    use_vmap: bool = False,
+    **kwargs: Any,
+) -> torch.Tensor:
+    """What each query sees, (rows, 1, n, kv_length): the model's own rule at the row's positions.
+
+    A rule that takes single indices only is refused with RuntimeError.
+    """
+    if use_vmap:
+        raise RuntimeError("the model's mask is for rows that all begin at one position")
+    rows, count = positions.shape
+    device = positions.device
+    row = torch.arange(rows, device=device).view(rows, 1, 1, 1)
+    head = torch.zeros((1, 1, 1, 1), dtype=torch.long, device=device)
+    query = positions.view(rows, 1, count, 1)
+    key = torch.arange(kv_offset, kv_offset + kv_length, device=device).view(1, 1, 1, kv_length)
+    # Behind a row's last position there is padding, whatever the rule says of it.
+    real = key <= query[:, :, -1:]
+    return real & mask_function(row, head, query, key)
+
+
 def pooled_mask(*args: Any, **kwargs: Any) -> torch.Tensor | None:
     """transformers' mask for sdpa, or None where one new position sees all that it is given.
 
     A sliding layer's K and V already end at its window, so that there is nothing left to hide.
     """
+    positions = _ROWS.get()
+    if positions is not None:
+        return _rows_mask(positions, **kwargs)
     mask: torch.Tensor | None = sdpa_mask(*args, **kwargs)
     if mask is not None and mask.shape[2] == 1 and mask.device.type == "cpu" and bool(mask.all()):
         return None

@@ -201,19 +201,10 @@ class PooledCache(Cache):
         Raises OutOfBlocks when there is no room, RuntimeError when a layer wrote nothing.
         """
         branch = self.current
-        extension = self.pool.extend(branch, len(ids))
-        start, end = extension.start, extension.start + extension.count
+        places = self.reserve(branch, len(ids))
+        start, end = places[0].start, places[0].end
         try:
-            self._copy(extension.copies)
-            for number, members in enumerate(self._groups):
-                first = self.pool.first_seen(number, start)
-                place = Place(
-                    slots=torch.tensor(extension.slots[number], device=self._device),
-                    runs=self.pool.runs(branch, number, first, end),
-                    start=start,
-                    count=extension.count,
-                    offset=first,
-                )
+            for place, members in zip(places, self._groups, strict=True):
                 for index in members:
                     self.layers[index].place = place
             yield torch.arange(start, end, device=self._device).unsqueeze(0)
@@ -225,6 +216,34 @@ class PooledCache(Cache):
             self.pool.commit(branch, ids)
         finally:
             self._settle()
+
+    def reserve(self, branch: Branch, count: int) -> tuple[Place, ...]:
+        """Where a pass over ``count`` more positions of ``branch`` writes and reads, by group.
+
+        The pool's ``commit`` or ``abandon`` ends it. Raises OutOfBlocks when there is no room.
+        """
+        extension = self.pool.extend(branch, count)
+        start, end = extension.start, extension.start + count
+        try:
+            self._copy(extension.copies)
+            firsts = (self.pool.first_seen(number, start) for number in range(len(self._groups)))
+            return tuple(
+                Place(
+                    slots=torch.tensor(extension.slots[number], device=self._device),
+                    runs=self.pool.runs(branch, number, first, end),
+                    start=start,
+                    count=count,
+                    offset=first,
+                )
+                for number, first in enumerate(firsts)
+            )
+        except BaseException:
+            self.pool.abandon(branch)
+            raise
+
+    def group_of(self, index: int) -> int:
+        """The group that a layer with K and V of its own belongs to."""
+        return next(number for number, members in enumerate(self._groups) if index in members)
 
     def _copy(self, copies: Sequence[Copy]) -> None:
         size = self.pool.block_size

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.backends.base import BackendError
+from engine.backends.base import BackendError, TokenSequence
 from engine.backends.hf import facts as hf_facts
 from engine.kv import attention
+from engine.kv.branch import Branch
 from engine.kv.budget import default_budget
 from engine.kv.cache import PooledCache, PoolMemoryError
 from engine.kv.layout import Unpooled, layout_of
@@ -92,6 +93,13 @@ def storage_of(pool: PooledCache | None, *, cached: bool) -> KVStorage:
         blocks=tuple(group.count for group in pool.pool.groups),
         pool_bytes=pool.nbytes,
     )
+
+
+def branch_of(pool: PooledCache, sequence: TokenSequence) -> Branch:
+    """The pool's branch that ``sequence`` is. Raises BackendError where it is none, or gone."""
+    if not isinstance(sequence, Branch) or pool.pool.branches.get(sequence.number) is not sequence:
+        raise BackendError("that sequence is no longer held: seek to its text again")
+    return sequence
 
 
 def attend(model: Any) -> None:

@@ -132,10 +132,10 @@ def _put_in_pool(
         return opened.note
     try:
         # 8 bits give other logits, which is what was asked for.
-        alike = options.eight_bits or _alike(reader, whole, reader.read(ids).logits)
+        same = options.eight_bits or alike(reader, whole, reader.read(ids).logits)
     except BackendError:
-        alike = False
-    if alike:
+        same = False
+    if same:
         _check_fused(reader, ids)
         return opened.note
     reader.pool = None
@@ -163,7 +163,7 @@ def _check_fused(reader: Reader, ids: list[int]) -> None:
     except BackendError:
         reader.parts.fused = None
         return
-    if not _alike(reader, *logits):
+    if not alike(reader, *logits):
         reader.parts.fused = None
 
 
@@ -171,7 +171,7 @@ def _rewinds(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
     """True if taking positions out and reading them again gives the same ``logits``."""
     try:
         reader.rollback(3)
-        return _alike(reader, logits, reader.read(ids[2:]).logits)
+        return alike(reader, logits, reader.read(ids[2:]).logits)
     except BackendError:
         return False
 
@@ -181,12 +181,13 @@ def _takes_several(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
     reader.forget()
     try:
         reader.read(ids[:2])
-        return _alike(reader, logits, reader.read(ids[2:]).logits)
+        return alike(reader, logits, reader.read(ids[2:]).logits)
     except BackendError:
         return False
 
 
-def _alike(reader: Reader, left: FloatArray, right: FloatArray) -> bool:
+def alike(reader: Reader, left: FloatArray, right: FloatArray) -> bool:
+    """Whether two vectors of logits differ by no more than rounding in the reader's dtype."""
     eight = reader.pool is not None and reader.pool.quantized
     tolerance = _ALIKE.get("int8" if eight else reader.parts.dtype, _LOOSELY)
     finite = np.isfinite(left)
@@ -212,7 +213,7 @@ def _notes(
         ),
         "with its cache the model gives other logits than reading the same text at once does; "
         "--no-cache reads all of it at each step": (
-            reader.keeps_cache and not _alike(reader, whole, stepped)
+            reader.keeps_cache and not alike(reader, whole, stepped)
         ),
         "taking positions out of its cache changes its answer: the text is read again": (
             kind.always_rewinds and not reader.can_rewind

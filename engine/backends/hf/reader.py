@@ -22,9 +22,9 @@ from engine.backends.base import (
 from engine.backends.hf import native_cache as hf_cache
 from engine.backends.hf.layer_timer import LayerTimer, stopwatch
 from engine.backends.hf.parts import Parts
+from engine.backends.hf.pool import branch_of
 from engine.backends.hf.results import check_finite, explained, in_main_memory
 from engine.backends.hf.upcast import ROWS
-from engine.kv.branch import Branch
 from engine.kv.cache import PooledCache
 from engine.kv.lookup import OTHER_VARIANT
 from engine.models.checks import first_line
@@ -53,6 +53,8 @@ class Reader:
         self.argument = hf_cache.argument_of(parts.model) if cached else None
         """The name of the model's argument that takes its cache."""
         self.keywords: dict[str, Any] = {"use_cache": cached, "return_dict": True}
+        self.shares_passes: bool | None = None
+        """Whether several rows in one pass give what each gives alone; None until it was tried."""
         self._own_ids: list[int] = []
         self._own_variant = b""
         self._whole = 0
@@ -83,31 +85,15 @@ class Reader:
             # Not the list that somebody may hold: what is read next is another text.
             self._own_ids = list(self._own_ids)
             return again
-        branches = self.pool.pool.branches
-        if not isinstance(sequence, Branch) or branches.get(sequence.number) is not sequence:
-            raise BackendError("that sequence is no longer held: seek to its text again")
         with self._leaving_nothing_useless(self.pool):
-            self.pool.switch(sequence)
+            self.pool.switch(branch_of(self.pool, sequence))
         self._whole = 0
         return []
 
-    def extend(
-        self, sequence: TokenSequence, ids: Sequence[int], *, all_positions: bool = False
-    ) -> ForwardPass:
-        """Read ``ids`` behind ``sequence``, which holds them afterwards. Raises BackendError.
-
-        Where K and V depend on the text's length, a longer text goes on in a branch of its own,
-        which is the reader's ``sequence`` then.
-        """
-        again = self.go_to(sequence)
-        found = self.prefill([*again, *ids], profile=False, all_positions=all_positions)
-        if self.pool is None and sequence is not self._own_ids:
-            self._own_ids = own_list(sequence)
-            self._own_ids.extend(ids)
-        if not (again and all_positions):
-            return found
-        own = (RowLogits(row.values[len(again) :]) for row in found.rows)
-        return replace(found, rows=tuple(own))
+    def adopt(self, sequence: list[int], ids: Sequence[int]) -> None:
+        """What the model's own cache holds now is ``sequence``, which ``ids`` were added to."""
+        sequence.extend(ids)
+        self._own_ids = sequence
 
     def _variant(self, length: int) -> bytes:
         """Key of everything besides its tokens that K and V of a text of ``length`` depend on."""
@@ -319,7 +305,7 @@ class Reader:
         count = len(again) + len(ids)
         # After a failed pass, a step is no ordinary one.
         warmup = self._first_of_its_kind(count) or (bool(again) and self.keeps_cache)
-        before = self._blocks_moved()
+        before = self.blocks_moved()
         self.parts.synchronize()
         started = now_ms()
         try:
@@ -340,18 +326,22 @@ class Reader:
             raise explained(error, count) from error
         if self.pool is None:
             self._own_ids.extend(ids)
-        moved = zip(self._blocks_moved(), before, strict=True)
+        moved = zip(self.blocks_moved(), before, strict=True)
         copied, evicted = (now - then for now, then in moved)
         return ForwardPass((row,), ms, warmup, copied_blocks=copied, evicted_blocks=evicted)
 
     def _first_of_its_kind(self, count: int) -> bool:
         """True if no pass of this kind (one position, or about as many) has run before."""
         kind = ("decode", 1) if self.ids and count == 1 else ("prefill", count.bit_length())
+        return self.is_first_of(kind)
+
+    def is_first_of(self, kind: tuple[str, int]) -> bool:
+        """Whether no pass of ``kind`` has run before; from now on one has."""
         first = kind not in self._kinds
         self._kinds.add(kind)
         return first
 
-    def _blocks_moved(self) -> tuple[int, int]:
+    def blocks_moved(self) -> tuple[int, int]:
         """Blocks copied and evicted since the pool was made."""
         if self.pool is None:
             return 0, 0
