@@ -16,6 +16,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from engine.backends.hf.backend import HFBackend
 from engine.records.arrays import FloatArray
 from tests import tiny_architectures, tiny_models
+from tests.backends import fresh, read
 
 PROMPT = [5, 9, 30, 12, 7, 44, 3, 21]
 TOKENS = 5
@@ -74,6 +75,18 @@ def ours(backend: HFBackend, expected: list[FloatArray], *chunks: int) -> float:
     return worst
 
 
+def rows_apart(backend: HFBackend) -> float:
+    """How far texts of unlike lengths, read on in one call, lie from what each gives alone."""
+    texts, more = (PROMPT, [4, 11], [*PROMPT, *range(30, 40)]), ([6], [7, 8, 9], [13, 14])
+    alone, held = [], []
+    for ids, new in zip(texts, more, strict=True):
+        fresh(backend, ids)
+        held.append(backend.fork(backend.sequence))
+        alone.append(read(backend, *new).logits)
+    rows = backend.forward(list(zip(held, more, strict=True))).rows
+    return max(distance(row.values, one) for row, one in zip(rows, alone, strict=True))
+
+
 def distance(left: FloatArray, right: FloatArray) -> float:
     finite = np.isfinite(right)
     return float(np.abs(left - right)[finite].max() / right[finite].std())
@@ -97,6 +110,7 @@ def test_logits_are_those_of_generate_with_a_cache_and_without_a9(kind: str) -> 
     assert (apart < EXACT) == (kind not in CACHE_DIFFERS or not backend.facts.keeps_cache)
     assert ours(backend, cached, len(PROMPT)) < EXACT
     assert ours(backend, cached, 3, 5) < max(EXACT, apart)
+    assert rows_apart(backend) < EXACT
 
 
 def test_what_is_left_out_is_known_to_transformers_a9() -> None:

@@ -14,9 +14,10 @@ operations were preferred to many small ones, which suffer when something else w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -205,13 +206,25 @@ def _way_of(query: torch.Tensor, key: torch.Tensor, one: bool, short: bool) -> _
     return _Way(groups, widen, fold)
 
 
-_ROWS: ContextVar[torch.Tensor | None] = ContextVar("positions of a pass's rows", default=None)
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsSeen:
+    """What the rows of a pass may see: ``positions`` (rows, n) are those of their queries.
+
+    ``firsts`` (rows,) are the first positions that each row's layers return, by the mask sizes
+    (length, offset) of those layers.
+    """
+
+    positions: torch.Tensor
+    firsts: Mapping[tuple[int, int], torch.Tensor]
+
+
+_ROWS: ContextVar[RowsSeen | None] = ContextVar("rows of the pass under way", default=None)
 
 
 @contextmanager
-def rows_at(positions: torch.Tensor) -> Iterator[None]:
-    """Inside ``with``, masks are for rows whose queries are at ``positions`` (rows, n)."""
-    token = _ROWS.set(positions)
+def masks_of(rows: RowsSeen) -> Iterator[None]:
+    """Inside ``with``, masks are those of ``rows``."""
+    token = _ROWS.set(rows)
     try:
         yield
     finally:
@@ -219,7 +232,7 @@ def rows_at(positions: torch.Tensor) -> Iterator[None]:
 
 
 def _rows_mask(
-    positions: torch.Tensor,
+    seen: RowsSeen,
     *,
     kv_length: int,
     kv_offset: int,
@@ -233,14 +246,15 @@ def _rows_mask(
     """
     if use_vmap:
         raise RuntimeError("the model's mask is for rows that all begin at one position")
-    rows, count = positions.shape
-    device = positions.device
+    rows, count = seen.positions.shape
+    device = seen.positions.device
     row = torch.arange(rows, device=device).view(rows, 1, 1, 1)
     head = torch.zeros((1, 1, 1, 1), dtype=torch.long, device=device)
-    query = positions.view(rows, 1, count, 1)
+    query = seen.positions.view(rows, 1, count, 1)
     key = torch.arange(kv_offset, kv_offset + kv_length, device=device).view(1, 1, 1, kv_length)
-    # Behind a row's last position there is padding, whatever the rule says of it.
-    real = key <= query[:, :, -1:]
+    # Before a row's first position and behind its last there is padding, whatever the rule says.
+    first = seen.firsts[kv_length, kv_offset].view(rows, 1, 1, 1)
+    real = (key >= first) & (key <= query[:, :, -1:])
     return real & mask_function(row, head, query, key)
 
 
@@ -249,9 +263,9 @@ def pooled_mask(*args: Any, **kwargs: Any) -> torch.Tensor | None:
 
     A sliding layer's K and V already end at its window, so that there is nothing left to hide.
     """
-    positions = _ROWS.get()
-    if positions is not None:
-        return _rows_mask(positions, **kwargs)
+    rows = _ROWS.get()
+    if rows is not None:
+        return _rows_mask(rows, **kwargs)
     mask: torch.Tensor | None = sdpa_mask(*args, **kwargs)
     if mask is not None and mask.shape[2] == 1 and mask.device.type == "cpu" and bool(mask.all()):
         return None

@@ -2,7 +2,7 @@
 
 A row's K and V are written where its branch lies, and gathered from there behind those of the other
 rows, padded on the right. A key's place in the padded tensor tells its position; which of them a
-query sees is worked out from the query's own position (``engine.kv.attention.rows_at``).
+query sees is worked out from the query's own position (``engine.kv.attention.RowsSeen``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-from engine.kv.attention import rows_at
+from engine.kv.attention import RowsSeen, masks_of
 from engine.kv.branch import Branch
 from engine.kv.cache import PooledCache
 from engine.kv.layer import PooledLayer
@@ -28,7 +28,7 @@ class RowsLayer(CacheLayerMixin):
     is_compileable = False
     is_croppable = False
 
-    def __init__(self, layer: PooledLayer, places: Sequence[Place]) -> None:
+    def __init__(self, layer: PooledLayer, places: Sequence[Place], group: int) -> None:
         super().__init__()
         self.is_initialized = True
         self.is_sliding = layer.is_sliding
@@ -37,7 +37,8 @@ class RowsLayer(CacheLayerMixin):
         self._store = layer.store
         self._places = places
         self._offset = min(place.offset for place in places)
-        self._length = max(place.end for place in places) - self._offset
+        # A mask is made for a size and not for a layer: every group has one of its own.
+        self._length = max(place.end for place in places) - self._offset + group
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -95,13 +96,16 @@ def reading_rows(
         for branch, ids in rows:
             begun.append((branch, pool.reserve(branch, len(ids))))
         places = [own for _, own in begun]
-        layers = [
-            RowsLayer(layer, [own[pool.group_of(index)] for own in places])
-            for index, layer in enumerate(pool.layers)
-        ]
-        made = RowsCache(layers, _positions([own[0] for own in places]))
-        with rows_at(made.positions):
-            yield made
+        layers, firsts = [], {}
+        for index, layer in enumerate(pool.layers):
+            group = pool.group_of(index)
+            made = RowsLayer(layer, [own[group] for own in places], group)
+            first = [own[group].offset for own in places]
+            firsts[made.get_mask_sizes(0)] = torch.tensor(first, device=places[0][0].slots.device)
+            layers.append(made)
+        positions = _positions([own[0] for own in places])
+        with masks_of(RowsSeen(positions, firsts)):
+            yield RowsCache(layers, positions)
         for index, layer in enumerate(layers):
             if not layer.written:
                 raise RuntimeError(f"layer {index} of the model did not use the cache")
