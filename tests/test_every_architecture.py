@@ -110,7 +110,8 @@ def test_logits_are_those_of_generate_with_a_cache_and_without_a9(kind: str) -> 
     assert (apart < EXACT) == (kind not in CACHE_DIFFERS or not backend.facts.keeps_cache)
     assert ours(backend, cached, len(PROMPT)) < EXACT
     assert ours(backend, cached, 3, 5) < max(EXACT, apart)
-    assert rows_apart(backend) < EXACT
+    # Without a pool a row is read again at once, which recurrent layers sum in larger pieces.
+    assert rows_apart(backend) < (EXACT if backend.pool is not None else 5 * EXACT)
 
 
 def test_what_is_left_out_is_known_to_transformers_a9() -> None:
