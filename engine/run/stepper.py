@@ -8,32 +8,26 @@ after it is known already (a fork), when it costs none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
 
-from engine.backends.base import Backend, BackendError
-from engine.backends.tokens import id_of, ids_of
+from engine.backends.base import Backend
+from engine.backends.tokens import id_of
 from engine.conditions.breakpoints import Breakpoint, Breakpoints, Verdict
 from engine.conditions.condition import Condition, Unavailable
 from engine.conditions.figures import Value
 from engine.conditions.moment import Moment, Moments
 from engine.records.arrays import FloatArray
-from engine.records.cache import KVState, PoolState
+from engine.records.cache import PoolState
 from engine.records.events import NAME_LENGTH, BranchDeleted, BranchNamed
 from engine.records.prompt import Origin, PrefillRecord, PromptRecord
-from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind, brief
-from engine.records.vocabulary import Token, Vocabulary
+from engine.records.step import StepRecord, brief
+from engine.run.drawing import Drawing, Wanted
 from engine.run.logit_store import DEFAULT_BUDGET
 from engine.run.reading import PREFILL_CHUNK, Distribution, Reading
 from engine.run.step_tree import Ids, LiveTree
 from engine.run.tree import ROOT
-from engine.sampling.chain import Effective, Ladder, SamplingError, effective, forced
+from engine.sampling.chain import Effective, effective
 from engine.sampling.stages import StageContext
-from engine.text import quote
 from engine.timing import now_ms
-
-TOP_ROWS = 64
-_NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class StepperError(RuntimeError):
@@ -68,8 +62,7 @@ class Stepper:
         self.watched: tuple[int, ...] = ()
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
         self._moments: Moments | None = None
-        self._whole_vocabulary: Vocabulary | None = None
-        self._encode = cache(self._tokens_of)
+        self._drawing = Drawing(backend)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "model", self.backend.facts.name
@@ -183,30 +176,9 @@ class Stepper:
             pass
         started = now_ms()
         following = self._distribution(parent)
-        sampling = now_ms()
         context = self._context(parent, self.seed if seed is None else seed, settings)
-        ladder = settings.chain.run(following.logits, context)
-        if force is None:
-            chosen = settings.chain.choose(ladder, context)
-        else:
-            chosen = forced(ladder, force)
-        sampled = now_ms()
-        token = self.backend.token(chosen.token_id)
-        detokenized = now_ms()
-        record = self._record(parent, ladder, chosen, token, following.kv, context, settings)
-        total = now_ms() - started
-        known = following.forward_ms + (detokenized - sampling)
-        timing = StepTiming(
-            forward_ms=following.forward_ms,
-            sample_ms=sampled - sampling,
-            detokenize_ms=detokenized - sampled,
-            other_ms=max(0.0, total - known),
-            total_ms=total,
-            warmup=following.warmup,
-            reused=following.reused,
-            reread=following.reread,
-        )
-        record = replace(record, timing=timing)
+        wanted = Wanted(self.tree.next_node, parent, settings, self.max_tokens, force, self.watched)
+        record = self._drawing.step(wanted, following, context, started)
         self.tree.add_step(record)
         return record
 
@@ -295,77 +267,10 @@ class Stepper:
             stop_ids=frozenset(self.backend.facts.stop_ids),
             seed=seed,
             state=self.tree.states.get(parent, {}),
-            vocabulary=self._vocabulary(settings),
+            vocabulary=self._drawing.vocabulary(settings),
             token=self.backend.token,
-            encode=self._encode,
+            encode=self._drawing.encode,
         )
-
-    def _tokens_of(self, text: str) -> tuple[int, ...]:
-        """The model's own tokens of a text, for a stage that asks for them."""
-        try:
-            return tuple(ids_of(self.backend, text))
-        except BackendError as error:
-            raise SamplingError(f"{quote(text, 30)}: {error}") from None
-
-    def _vocabulary(self, settings: Effective) -> Vocabulary | None:
-        """Every token's bytes, where the chain has a grammar to hold them against."""
-        if not any(one.name == "grammar" for one in settings.chain.stages):
-            return None
-        if self._whole_vocabulary is None:
-            self._whole_vocabulary = self.backend.vocabulary()
-        return self._whole_vocabulary
-
-    def _record(
-        self,
-        parent: int,
-        ladder: Ladder,
-        chosen: Draw,
-        token: Token,
-        kv: KVState,
-        context: StageContext,
-        settings: Effective,
-    ) -> StepRecord:
-        also = (chosen.token_id, *self.watched)
-        table = ladder.table(TOP_ROWS, self.backend.token, also=also)
-        row = int((table.ids == chosen.token_id).argmax())
-        position, model = context.position, ladder.model
-        return StepRecord(
-            node=self.tree.next_node,
-            parent=parent,
-            position=position,
-            token=token,
-            draw=chosen,
-            raw_logprob=float(table.raw_logprobs[row]),
-            final_prob=float(table.probs[-1, row]),
-            rank=int(table.ranks[row]),
-            entropy_raw=model.entropy,
-            entropy_final=ladder.final.entropy,
-            log_z_raw=model.log_z,
-            varentropy_raw=model.varentropy,
-            stages=ladder.traces,
-            chain_spec=settings.spec,
-            seed=context.seed,
-            top=table,
-            timing=_NOT_YET,
-            kv=kv,
-            stop=self._stop(token, len(context.output_ids) + 1, position + 1),
-            preset=settings.chain.preset,
-            state=settings.chain.next_state(ladder, token.id, context),
-        )
-
-    def _stop(self, token: Token, outputs: int, length: int) -> Stop | None:
-        facts = self.backend.facts
-        if token.id in facts.stop_ids:
-            text = quote(token.bytes.decode("utf-8", "replace"), 40)
-            return Stop(
-                StopKind.STOP_TOKEN,
-                f"stop token {text} (id {token.id}), declared by {facts.stop_ids[token.id]}",
-            )
-        if outputs >= self.max_tokens:
-            return Stop(StopKind.LENGTH, f"token budget of {self.max_tokens:,} used up")
-        if facts.context_length is not None and length >= facts.context_length:
-            return Stop(StopKind.CONTEXT, f"context of {facts.context_length:,} tokens is full")
-        return None
 
     # --- the tree ---------------------------------------------------------------------------
 

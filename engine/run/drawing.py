@@ -1,0 +1,136 @@
+"""One token drawn: from the distribution after a node to the step's whole record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+from engine.backends.base import Backend, BackendError
+from engine.backends.tokens import ids_of
+from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind
+from engine.records.vocabulary import Token, Vocabulary
+from engine.run.reading import Distribution
+from engine.sampling.chain import Effective, Ladder, SamplingError, forced
+from engine.sampling.stages import StageContext
+from engine.text import quote
+from engine.timing import now_ms
+
+TOP_ROWS = 64
+_NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a step is to be: its place in the tree, and how its token is come by."""
+
+    node: int
+    parent: int
+    settings: Effective
+    max_tokens: int
+    force: int | None = None
+    """The token to take instead of drawing one."""
+    watched: tuple[int, ...] = ()
+    """Ids that are recorded, however unlikely they are."""
+
+
+class Drawing:
+    """Draws tokens of one model, and records all that happened on the way."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._whole_vocabulary: Vocabulary | None = None
+        self.encode = cache(self._tokens_of)
+        """The model's own tokens of a text, for a stage that asks for them."""
+
+    def vocabulary(self, settings: Effective) -> Vocabulary | None:
+        """Every token's bytes, where the chain has a grammar to hold them against."""
+        if not any(one.name == "grammar" for one in settings.chain.stages):
+            return None
+        if self._whole_vocabulary is None:
+            self._whole_vocabulary = self.backend.vocabulary()
+        return self._whole_vocabulary
+
+    def step(
+        self, wanted: Wanted, following: Distribution, context: StageContext, started: float
+    ) -> StepRecord:
+        """Draw from ``following`` and record the step, which began at ``started``, ms."""
+        chain, sampling = wanted.settings.chain, now_ms()
+        ladder = chain.run(following.logits, context)
+        if wanted.force is None:
+            chosen = chain.choose(ladder, context)
+        else:
+            chosen = forced(ladder, wanted.force)
+        sampled = now_ms()
+        token = self.backend.token(chosen.token_id)
+        detokenized = now_ms()
+        record = self._record(wanted, ladder, chosen, token, following, context)
+        total = now_ms() - started
+        known = following.forward_ms + (detokenized - sampling)
+        timing = StepTiming(
+            forward_ms=following.forward_ms,
+            sample_ms=sampled - sampling,
+            detokenize_ms=detokenized - sampled,
+            other_ms=max(0.0, total - known),
+            total_ms=total,
+            warmup=following.warmup,
+            reused=following.reused,
+            reread=following.reread,
+        )
+        return replace(record, timing=timing)
+
+    def _record(
+        self,
+        wanted: Wanted,
+        ladder: Ladder,
+        chosen: Draw,
+        token: Token,
+        following: Distribution,
+        context: StageContext,
+    ) -> StepRecord:
+        also = (chosen.token_id, *wanted.watched)
+        table = ladder.table(TOP_ROWS, self.backend.token, also=also)
+        row = int((table.ids == chosen.token_id).argmax())
+        position, model, chain = context.position, ladder.model, wanted.settings.chain
+        return StepRecord(
+            node=wanted.node,
+            parent=wanted.parent,
+            position=position,
+            token=token,
+            draw=chosen,
+            raw_logprob=float(table.raw_logprobs[row]),
+            final_prob=float(table.probs[-1, row]),
+            rank=int(table.ranks[row]),
+            entropy_raw=model.entropy,
+            entropy_final=ladder.final.entropy,
+            log_z_raw=model.log_z,
+            varentropy_raw=model.varentropy,
+            stages=ladder.traces,
+            chain_spec=wanted.settings.spec,
+            seed=context.seed,
+            top=table,
+            timing=_NOT_YET,
+            kv=following.kv,
+            stop=self._stop(token, len(context.output_ids) + 1, position + 1, wanted.max_tokens),
+            preset=chain.preset,
+            state=chain.next_state(ladder, token.id, context),
+        )
+
+    def _stop(self, token: Token, outputs: int, length: int, max_tokens: int) -> Stop | None:
+        facts = self.backend.facts
+        if token.id in facts.stop_ids:
+            text = quote(token.bytes.decode("utf-8", "replace"), 40)
+            return Stop(
+                StopKind.STOP_TOKEN,
+                f"stop token {text} (id {token.id}), declared by {facts.stop_ids[token.id]}",
+            )
+        if outputs >= max_tokens:
+            return Stop(StopKind.LENGTH, f"token budget of {max_tokens:,} used up")
+        if facts.context_length is not None and length >= facts.context_length:
+            return Stop(StopKind.CONTEXT, f"context of {facts.context_length:,} tokens is full")
+        return None
+
+    def _tokens_of(self, text: str) -> tuple[int, ...]:
+        try:
+            return tuple(ids_of(self.backend, text))
+        except BackendError as error:
+            raise SamplingError(f"{quote(text, 30)}: {error}") from None
