@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,24 +13,40 @@ from textual import on
 from textual.binding import BindingType
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.worker import WorkerFailed
 
 import themes
 from engine.commands import Command, Open, Restore
 from engine.machine_file import cache_dir
-from engine.plain_files import reason
 from engine.records.events import RunState
-from engine.records.measured import Ceilings, Measured
+from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from engine.text import visible
+from inspector.actions.breakpoints import Breakpoints
 from inspector.actions.forks import Forks
 from inspector.actions.host import Answer
-from inspector.actions.measure import MeasuringApp
-from inspector.actions.sessions import SavingApp
+from inspector.actions.keeping import Keeping
+from inspector.actions.measure import Measurements
+from inspector.actions.player import Player, Playing
+from inspector.actions.recover import Recovery
+from inspector.actions.replay import Recording, Replay, request_of
+from inspector.actions.sessions import Sessions
+from inspector.actions.trying import Trying
 from inspector.commands import KeyCommands
-from inspector.keys import BRANCHING, GENERAL, SAMPLER, TRYING
+from inspector.exit_codes import EXIT_USAGE
+from inspector.keys import (
+    BRANCHING,
+    GENERAL,
+    MEASURING,
+    REPLAYING,
+    SAMPLER,
+    SESSIONS,
+    TRYING,
+)
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.modal import modal_open
 from inspector.panes.gauges.pane import GaugesPane
+from inspector.safe_screen import SafeApp
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
 from inspector.screens.dialog import Dialog
@@ -40,25 +55,44 @@ from inspector.state.client import Client
 from inspector.state.controller import Controller
 from inspector.state.held_steps import HeldSteps
 from inspector.state.recorder import Recorder
+from inspector.state.replay_client import REFUSAL, ReplayClient
 from inspector.state.request import Request
 from inspector.theming import heed_no_color, use_theme
+from sessions.file.format import SessionError
 from sessions.library import Library
+from sessions.reader import Session
 
 # Records may come faster than anyone can read; keys are painted at once all the same.
 _FRAME_S = 1 / 8
 # Where the cursor stays behind, new tokens change little of what is on screen.
 _PARKED_FRAME_S = 1 / 2
 _TICK_S = 0.5
+_OPENING = frozenset(
+    ["save", "export", "sessions", "compare_branches", "drift", "compare_cache", "measure_ceilings"]
+)
 
 
-class Inspector(SavingApp, MeasuringApp):
+class Inspector(SafeApp[None]):
     """The inspector on one run. ``connect`` makes and starts a new engine client."""
 
     TITLE = "llm-inspect"
     CSS_PATH = Path(__file__).with_name("app.tcss")
-    COMMANDS = SavingApp.COMMANDS | {KeyCommands}
-    BINDINGS: ClassVar[list[BindingType]] = [*GENERAL, *BRANCHING, *SAMPLER, *TRYING]
+    COMMANDS = SafeApp.COMMANDS | {KeyCommands}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *MEASURING,
+        *SESSIONS,
+        *GENERAL,
+        *BRANCHING,
+        *SAMPLER,
+        *TRYING,
+        *REPLAYING,
+    ]
     ENABLE_COMMAND_PALETTE = True
+
+    next_session: Path | None = None
+    """A session to open once this app has ended."""
+    damage = ""
+    """The reason for which the app had to end: rows of the session contradict each other."""
 
     def __init__(
         self,
@@ -72,25 +106,31 @@ class Inspector(SavingApp, MeasuringApp):
         keep_ceilings: Callable[[ModelFacts, Ceilings], None] = lambda facts, ceilings: None,
         recorder: Recorder | None = None,
         library: Library | None = None,
+        recording: Recording | None = None,
     ) -> None:
         """``ceilings`` finds what this machine can do at best with a model of these facts, and
         ``keep_ceilings`` keeps what was measured of that; it raises OSError.
 
         ``recorder`` keeps the run; ``library`` is where other sessions are looked for.
+        ``recording`` is shown where a run would be: see ``replaying``.
         """
         super().__init__()
         self.asked = asked
         self._client = client
         self._connect = connect
         self._keys = dict(keys or {})
-        self._find_ceilings, self._keep_ceilings = ceilings, keep_ceilings
-        self._held_against: ModelFacts | None = None
-        self._known: Known | None = None
-        self._measured: Measured | None = None
+        self._facts: ModelFacts | None = None
         self.controller = Controller(self.send)
         self.controller.breakpoints.take_over(asked.breakpoints)
-        self.recorder, self.library = recorder, library
-        self.forks = Forks(self)
+        self.measurements = Measurements(self, ceilings, keep_ceilings)
+        self.trying = Trying(self)
+        self.forks = Forks(self, self.trying)
+        self.keeping = Keeping(self, recorder)
+        self.breakpoints = Breakpoints(self, self.keeping)
+        replayed = str(recording.session.path) if recording is not None else ""
+        self.sessions = Sessions(self, self.keeping, library, replayed)
+        self._recovery = Recovery(self, self.sessions, library) if library is not None else None
+        self.replay = Replay(self, recording) if recording is not None else None
         # Who wants nothing kept wants nothing on the disk.
         folder = cache_dir() if recorder is not None and recorder.wanted else None
         self.controller.log.new_nodes = partial(HeldSteps, folder)
@@ -111,29 +151,46 @@ class Inspector(SavingApp, MeasuringApp):
     def on_mount(self) -> None:
         self.set_keymap(self._keys)
         self.theme_changed_signal.subscribe(self, lambda theme: heed_no_color(self))
-        self._listen(self._client)
-        self.begin_keeping()
-        self.begin()
+        self._listen()
+        self.keeping.begin()
+        if self._recovery is not None:
+            self._recovery.begin()
+        if self.replay is not None:
+            self.replay.begin()
+        else:
+            self.send(self.asked.configure)
+            self.controller.tell_breakpoints()
+            self.send(self.asked.submit)
         self.set_interval(_TICK_S, self._tick)
-
-    def begin(self) -> None:
-        """Give the engine its first work."""
-        self.send(self.asked.configure)
-        self.controller.tell_breakpoints()
-        self.send(self.asked.submit)
-
-    def model_is_there(self, facts: ModelFacts) -> None:
-        """A model has been loaded."""
 
     def on_unmount(self) -> None:
         self._client.notify = lambda: None
         self._client.close()
-        self.end_keeping()
+        self.keeping.end()
+        if self.replay is not None:
+            self.replay.end()
+
+    def end(self, next_session: Path | None = None) -> None:
+        """End; the opener goes on with ``next_session``."""
+        self.next_session = next_session
+        self.exit()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End with one line where a step cannot be read; Textual would print a traceback."""
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if isinstance(cause, SessionError):
+            self.damage = self.damage or str(cause)
+            self._return_code = EXIT_USAGE
+            self._close_messages_no_wait()
+        else:
+            super()._handle_exception(error)
+
+    # --- what actions need (see Host) -----------------------------------------------------------
 
     @property
     def kept(self) -> bool:
         """True if a file holds what is on screen."""
-        return self._kept
+        return self.keeping.kept
 
     @property
     def can_run(self) -> bool:
@@ -151,30 +208,50 @@ class Inspector(SavingApp, MeasuringApp):
         # Its first step is done after this: the next key is meant for the screen that it opens.
         await asyncio.sleep(0)
 
+    async def picture(self) -> str:
+        """The screen as SVG, once what is to be seen on it is drawn."""
+        drawn = asyncio.Event()
+        self.call_after_refresh(drawn.set)
+        await drawn.wait()
+        return self.export_screenshot()
+
+    def say(self, line: str, *, warn: bool = False) -> None:
+        """Show a line for a while."""
+        self.notify(visible(line), severity="warning" if warn else "information", markup=False)
+
     def send(self, command: Command) -> None:
         self._client.send(command)
 
-    def _listen(self, client: Client) -> None:
+    def use(self, client: Client, *, grace: float = 1.0) -> None:
+        """Close the engine's client within ``grace`` seconds, and go on with this one."""
+        self._client.notify = lambda: None
+        self._client.close(grace)
+        self._client = client
+        self._listen()
+
+    def _listen(self) -> None:
         def notify() -> None:
             self.post_message(RecordsArrived())
 
-        client.notify = notify
+        self._client.notify = notify
+        if isinstance(self._client, ReplayClient):
+            self._client.say = partial(self.say, warn=True)
         # What came before anybody listened.
         self.post_message(RecordsArrived())
 
     def action_restart(self) -> None:
         """A new engine that goes on with the same run; what runs now is ended."""
-        self._client.notify = lambda: None
+        if not self.can_run:
+            self.say(REFUSAL, warn=True)
+            return
         self._client.kill()
-        self._client.close(grace=0.0)
         facts = self.controller.log.facts
         wanted = self.asked.open
         if facts is not None and "dtype" in wanted.options:
             # Measured again, another dtype might win, and the run would not be the same.
             wanted = Open(wanted.backend, {**wanted.options, "dtype": facts.dtype})
         restore: Restore | None = self.controller.restore_command()
-        self._client = self._connect()
-        self._listen(self._client)
+        self.use(self._connect(), grace=0.0)
         for command in (wanted, self.asked.configure, restore or self.asked.submit):
             self.send(command)
         self.controller.tell_breakpoints()
@@ -184,13 +261,13 @@ class Inspector(SavingApp, MeasuringApp):
     @on(RecordsArrived)
     def _records(self) -> None:
         before = self.controller.log.state.state
-        records = self.keep(self._client.take())
+        records = self.keeping.keep(self._client.take())
         self.controller.take(records)
-        self.keep_breakpoints()
+        self.keeping.keep_breakpoints()
         for screen in self.screen_stack:
             if isinstance(screen, Dialog):
                 screen.heard(self.controller.log)
-        self._look_up_ceilings()
+        self._look_at_model()
         state = self.controller.log.state.state
         if state != before or self.controller.busy:
             self._pass_began = time.monotonic()
@@ -203,20 +280,15 @@ class Inspector(SavingApp, MeasuringApp):
         elif self._next_paint is None:
             self._next_paint = self.set_timer(wait, self.paint)
 
-    def _look_up_ceilings(self) -> None:
-        """Once a model is loaded: what the gauges hold its speed against."""
+    def _look_at_model(self) -> None:
+        """Once a model is loaded, and once this machine has been measured."""
         facts = self.controller.log.facts
-        if facts is not None and facts is not self._held_against:
-            self._held_against, self._known = facts, self._find_ceilings(facts)
-            self.model_is_there(facts)
-        found = self.controller.log.measured
-        if facts is not None and found is not None and found is not self._measured:
-            self._measured = found
-            self._known = Known(found.ceilings, datetime.now(UTC), "")
-            try:
-                self._keep_ceilings(facts, found.ceilings)
-            except OSError as error:
-                self.say(f"measured, but not kept for the next time: {reason(error)}", warn=True)
+        if facts is not None and facts is not self._facts:
+            self._facts = facts
+            self.measurements.model_is_there(facts)
+            if self.replay is not None:
+                self.replay.model_is_there(facts)
+        self.measurements.take()
 
     def _tick(self) -> None:
         if self.controller.busy:
@@ -225,6 +297,9 @@ class Inspector(SavingApp, MeasuringApp):
     @property
     def busy_s(self) -> float | None:
         """Seconds since the engine last gave a sign of life during a pass; None when idle."""
+        if self._player is not None and self._player.tempo is not None:
+            # Between two tokens that are played no pass runs that could take long.
+            return None
         if not self.controller.busy or self.controller.log.state.state is RunState.DEAD:
             return None
         return time.monotonic() - self._pass_began
@@ -244,21 +319,18 @@ class Inspector(SavingApp, MeasuringApp):
             self._next_paint = None
         self._last_paint = time.monotonic()
         if any(isinstance(screen, DebuggerScreen) for screen in self.screen_stack):
+            known = self.measurements.known
             for pane in self.debugger.query(GaugesPane):
                 pane.can_measure = self.can_run
-                if self._known is not None:
-                    pane.ceilings, pane.stale = self._known.ceilings, self._known.stale
+                if known is not None:
+                    pane.ceilings, pane.stale = known.ceilings, known.stale
             watched = self.controller.breakpoints.watched(self.controller.cursor)
             self.debugger.show(self.controller.view, self.busy_s, watched)
         # Not self.screen: while the app ends there is none.
         for screen in self.screen_stack:
             if isinstance(screen, BreakpointsScreen):
                 screen.show()
-        self._tell_news()
-
-    def _tell_news(self) -> None:
-        for line in self.controller.breakpoints.take_news():
-            self.notify(visible(line), severity="warning", markup=False)
+        self.breakpoints.tell_news()
 
     # --- keys -----------------------------------------------------------------------------------
 
@@ -274,35 +346,36 @@ class Inspector(SavingApp, MeasuringApp):
         self.controller.back()
         self.paint()
 
+    @property
+    def _player(self) -> Player | None:
+        """What plays a recording at its tempo."""
+        return self.replay.player if self.replay is not None else None
+
     def action_continue(self) -> None:
-        self.controller.run()
-        self.paint()
+        if self._player is None or not self._player.play():
+            self.controller.run()
+            self.paint()
 
     def action_pause_or_run(self) -> None:
-        self.controller.toggle()
-        self.paint()
+        player = self._player
+        if player is None or not player.stop():
+            if self.controller.running or player is None or not player.play():
+                self.controller.toggle()
+            self.paint()
+
+    def action_stream(self) -> None:
+        if self._player is not None:
+            self._player.stream()
 
     def action_redraw(self) -> None:
         self.controller.redraw()
         self.paint()
 
     def action_reverse(self) -> None:
-        if not self.controller.breakpoints.points.active:
-            self.notify("no breakpoint is on: B opens the list", severity="warning")
-        elif not self.controller.reverse():
-            self.notify("no breakpoint strikes before: this is the prompt")
-        self.paint()
+        self.breakpoints.reverse()
 
-    def action_breakpoints(self) -> None:
-        def changed() -> None:
-            self.controller.tell_breakpoints()
-            self.keep_breakpoints()
-            self.paint()
-
-        controller = self.controller
-        self.push_screen(
-            BreakpointsScreen(controller.breakpoints, lambda: controller.cursor, changed)
-        )
+    async def action_breakpoints(self) -> None:
+        await self.flow(self.breakpoints.edit())
 
     def action_first(self) -> None:
         self.controller.first()
@@ -330,13 +403,7 @@ class Inspector(SavingApp, MeasuringApp):
 
     @on(Try)
     def _try(self, message: Try) -> None:
-        before = self.controller.what_if
-        self.controller.what_if = message.chain
-        message.taken = True
-        if (before is None) != (message.chain is None):
-            # Not at every turn: the footer makes all its keys anew.
-            self.debugger.refresh_bindings()
-        self.debugger.show_tried(self.controller.view, self.busy_s)
+        self.trying.take(message)
 
     @property
     def _dials_open(self) -> bool:
@@ -349,7 +416,7 @@ class Inspector(SavingApp, MeasuringApp):
         self.debugger.turn(steps, far=True)
 
     def action_apply(self, here: bool) -> None:
-        self.forks.apply(here=here)
+        self.trying.apply(here=here)
 
     async def action_fork(self) -> None:
         await self.flow(self.forks.fork())
@@ -369,14 +436,63 @@ class Inspector(SavingApp, MeasuringApp):
     async def action_prompt(self) -> None:
         await self.flow(self.forks.prompt())
 
+    async def action_drift(self) -> None:
+        await self.flow(self.measurements.drift())
+
+    def action_compare_cache(self) -> None:
+        self.measurements.compare_cache()
+
+    def action_measure_ceilings(self) -> None:
+        self.measurements.measure_ceilings()
+
+    async def action_save(self) -> None:
+        await self.flow(self.sessions.save())
+
+    async def action_export(self) -> None:
+        await self.flow(self.sessions.export())
+
+    async def action_sessions(self) -> None:
+        await self.flow(self.sessions.browse())
+
+    async def action_compare_branches(self) -> None:
+        await self.flow(self.sessions.compare_branches())
+
+    async def action_quit(self) -> None:
+        await self.flow(self.sessions.leave())
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # The dials' keys mean nothing while they are closed, nor below a window.
-        if action in ("turn", "leap"):
-            return self._dials_open and not modal_open(self)
-        if action == "apply":
-            return self.controller.what_if is not None and not modal_open(self)
-        return super().check_action(action, parameters)
+        match action:
+            # The dials' keys mean nothing while they are closed, nor below a window.
+            case "turn" | "leap":
+                return self._dials_open and not modal_open(self)
+            case "apply":
+                return self.controller.what_if is not None and not modal_open(self)
+            case "stream":
+                return self.replay is not None and not modal_open(self)
+            # While a window asks something, another must not open above it.
+            case _ if action in _OPENING:
+                return not modal_open(self)
+            case _:
+                return super().check_action(action, parameters)
 
     @on(NeedDense)
     def _need_dense(self, message: NeedDense) -> None:
         self.controller.need_dense(message.node)
+
+
+def replaying(
+    session: Session,
+    asked: Request,
+    *,
+    attach: Callable[[], Client] | None = None,
+    playing: Playing | None = None,
+    **options: Any,
+) -> Inspector:
+    """The inspector on a saved session; ``attach`` starts an engine where there is to be one."""
+    return Inspector(
+        request_of(session, asked),
+        ReplayClient(session),
+        attach or partial(ReplayClient, session),
+        recording=Recording(session, attach, playing or Playing()),
+        **options,
+    )

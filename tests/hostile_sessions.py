@@ -25,7 +25,7 @@ from typing import Any
 from textual.pilot import WaitForScreenTimeout
 
 from engine.commands import Configure, Open, Submit
-from inspector.actions.replay import ReplayInspector, request_of
+from inspector.app import replaying
 from inspector.cli import main as cli
 from inspector.state.request import Request
 from sessions import Session, SessionError, open_session
@@ -253,7 +253,7 @@ def replay(path: Path) -> None:
 async def _replay(session: Session) -> None:
     asked = Request(Open(), Configure(), Submit(""))
     try:
-        app = ReplayInspector(session, request_of(session, asked))
+        app = replaying(session, asked)
     except SessionError:
         return
     try:

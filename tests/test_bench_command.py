@@ -528,7 +528,7 @@ async def test_the_inspector_holds_a_run_against_what_bench_found() -> None:
         return Known(CEILINGS, NOW, stale="2026-03-10")
 
     one = app(facts={"device": "cpu"})
-    one._find_ceilings = known
+    one.measurements.find = known
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "n")
         pane = one.query_one(GaugesPane)

@@ -13,7 +13,7 @@ from engine.records.prompt import PromptRecord
 from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
-from inspector.actions.replay import Playing
+from inspector.actions.player import Playing
 from inspector.app import Inspector
 from inspector.cli.open import recorder
 from inspector.cli.run import run

@@ -10,7 +10,7 @@ import pytest
 from engine.commands import MeasureDrift
 from engine.records.measured import Drift, DriftMeasured, DriftRow
 from engine.records.vocabulary import Token
-from inspector.actions.replay import ReplayInspector
+from inspector.app import Inspector
 from inspector.cli.open import recorder
 from inspector.keys import MEASURING
 from inspector.screens.drift import DriftScreen, _Lines, drift_lines, exact, verdict
@@ -166,12 +166,12 @@ async def test_a_recording_shows_what_was_measured_and_says_where_nothing_was(
     tmp_path: Path,
 ) -> None:
     live, library = app(), Library(tmp_path)
-    live.recorder = recorder(Save(), library)
+    live.keeping.recorder = recorder(Save(), library)
     async with live.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "n", "d", "q", "C")
         assert live.controller.log.curves is not None
     (seen,) = library.previews()
-    one: ReplayInspector = replayed(open_session(seen.path))
+    one: Inspector = replayed(open_session(seen.path))
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "d")
         assert one.controller.cursor == 3
@@ -194,4 +194,4 @@ async def test_no_key_of_a_pane_hides_the_keys_that_measure_and_compare() -> Non
         for pane in one.screen.query(Pane):
             own = set(pane._bindings.key_to_bindings)
             assert not mine & own, pane
-    assert mine == {"d", "C", "V"}
+    assert mine == {"d", "C", "M", "V"}

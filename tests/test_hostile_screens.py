@@ -23,7 +23,8 @@ from textual.app import App
 from engine.commands import Configure, Open, Submit
 from engine.records.events import BranchDeleted, DenseLogits, Record
 from engine.records.step import Stop, StopKind
-from inspector.actions.replay import ReplayInspector, request_of
+from inspector.actions.replay import request_of
+from inspector.app import replaying
 from inspector.browser import Browser
 from inspector.panes.registry import PANES
 from inspector.state.request import Request
@@ -145,7 +146,7 @@ async def test_no_screen_of_a_replay_acts_b1(hostile_file: Path, size: tuple[int
     """B1, B9: every pane, dialog, menu and notification of a replay."""
     session = open_session(hostile_file)
     asked = request_of(session, Request(Open(), Configure(), Submit("")))
-    one = ReplayInspector(session, asked)
+    one = replaying(session, asked)
     async with one.run_test(size=size, notifications=True) as pilot:
         await pilot.pause(0.1)
         seen = 0

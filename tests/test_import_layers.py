@@ -67,7 +67,6 @@ OUTSIDE = {
 """Package -> what it may import from the engine; a part of a package, what it may beside that."""
 
 EXCEPTIONS = {
-    ("inspector.actions.replay", "inspector.app"): "a replay is a subclass of the app",
     ("inspector.panes.gauges.pane", "engine.measure.roofline"): "the arithmetic of the roofline",
 }
 """Single arrows that are known and to go; one that is there no longer fails the test."""

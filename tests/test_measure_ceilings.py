@@ -29,7 +29,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def with_file(**options: Any) -> tuple[Inspector, list[tuple[ModelFacts, Ceilings]]]:
     one, kept = app(facts={"device": "cpu", "device_name": "a processor"}, **options), []
-    one._keep_ceilings = lambda facts, ceilings: kept.append((facts, ceilings))
+    one.measurements.keep = lambda facts, ceilings: kept.append((facts, ceilings))
     return one, kept
 
 
@@ -105,7 +105,7 @@ async def test_e7_what_cannot_be_kept_is_shown_all_the_same() -> None:
     def full(facts: ModelFacts, ceilings: Ceilings) -> None:
         raise OSError(28, "No space left on device")
 
-    one._keep_ceilings = full
+    one.measurements.keep = full
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "M")
         await taken_in(one, pilot)

@@ -14,7 +14,8 @@ from textual.pilot import Pilot
 from engine.commands import Configure, Open, Restore, Submit
 from engine.records.events import DenseLogits, RunState
 from engine.records.step import StepRecord
-from inspector.actions.replay import Playing, ReplayInspector, request_of
+from inspector.actions.player import Playing
+from inspector.app import Inspector, replaying
 from inspector.cli.open import recorder
 from inspector.screens.text import TextScreen
 from inspector.state.replay_client import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
@@ -31,9 +32,9 @@ from tests.test_saving import notes, settle
 WIDE = (160, 48)
 
 
-def replayed(session: Session, opening: Open | None = None, **options: Any) -> ReplayInspector:
+def replayed(session: Session, opening: Open | None = None, **options: Any) -> Inspector:
     asked = Request(opening or script()[0], Configure(), Submit(""))
-    return ReplayInspector(session, request_of(session, asked), **options)
+    return replaying(session, asked, **options)
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ async def test_a_recording_says_which_keys_need_a_model() -> None:
 async def test_a_hidden_branch_stays_hidden(tmp_path: Path) -> None:
     live = live_app()
     library = Library(tmp_path)
-    live.recorder = recorder(Save(), library)
+    live.keeping.recorder = recorder(Save(), library)
     async with live.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "n", "r", "n")
         live.controller.delete(live.controller.cursor)
@@ -222,18 +223,18 @@ async def test_a_key_switches_streaming_while_it_plays() -> None:
         one._pass_began -= 60.0
         one._tick()
         assert "replayed 0.001x, streaming" in screen_text(one).splitlines()[0]
-        tempo = one._tempo
+        tempo = one.replay.player.tempo
         assert tempo is not None
         ends = tempo._due[-1]
         await press(pilot, "S")
-        assert one._tempo is tempo, "the clock goes on"
+        assert one.replay.player.tempo is tempo, "the clock goes on"
         assert "replayed 0.001x, not streaming" in screen_text(one).splitlines()[0]
         assert notes(one)[-1].startswith("not streaming: the whole text, when its last token came")
         assert tempo._due[-1] == ends
         # As if all but the last had come: nothing is shown, and then all of it.
-        one._began -= ends - 0.05
+        one.replay.player._began -= ends - 0.05
         await pilot.pause(0)
-        one._wait()
+        one.replay.player._wait()
         assert one.controller.cursor == 1
         await pilot.pause(0.3)
         assert one.controller.cursor == 24
@@ -251,8 +252,8 @@ async def test_tokens_that_are_all_due_do_not_stop_the_clock() -> None:
     one = replayed(open_session(example("chat")), playing=Playing(speed=1e6))
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "c")
-        one._began -= 1e6
-        one._wait()
+        one.replay.player._began -= 1e6
+        one.replay.player._wait()
         await pilot.pause(0.2)
         assert one.controller.cursor == 24
         assert one.controller.log.state.state is RunState.PAUSED
@@ -358,13 +359,13 @@ _WITHOUT_TORCH = """
 import asyncio, json, sys
 from engine.commands import Configure, Open, Submit
 from inspector.cli.options import Request
-from inspector.actions.replay import ReplayInspector, request_of
+from inspector.app import replaying
 from sessions import open_session
 from sessions.examples import example
 
 async def main():
     session = open_session(example("capital"))
-    app = ReplayInspector(session, request_of(session, Request(Open(), Configure(), Submit(""))))
+    app = replaying(session, Request(Open(), Configure(), Submit("")))
     async with app.run_test(size=(160, 48)) as pilot:
         for key in ("b", "s", "down", "3", "enter", "p", "x", "n", "g", "c", "N"):
             await pilot.press(key)

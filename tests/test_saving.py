@@ -49,8 +49,8 @@ def app(library: Library, save: Save | None = None, **options: Any) -> Inspector
 
 async def settle(one: Inspector, pilot: Pilot[None]) -> None:
     """Let the recorder finish, and the app hear of it."""
-    assert one.recorder is not None
-    assert one.recorder.flush()
+    assert one.keeping.recorder is not None
+    assert one.keeping.recorder.flush()
     await pilot.pause()
     await pilot.pause(0.1)
 
@@ -177,8 +177,8 @@ async def test_w_gives_the_session_a_name(library: Library) -> None:
         await type_in(pilot, "first try")
         await settle(one, pilot)
         named = library.folder / "first try.llmi"
-        assert one.recorder is not None
-        assert one.recorder.path == named
+        assert one.keeping.recorder is not None
+        assert one.keeping.recorder.path == named
         assert notes(one)[-1] == f"saved as {named}"
         await press(pilot, "n", "q")
     with open_session(named) as session:
@@ -293,7 +293,7 @@ async def started(library: Library) -> AsyncIterator[tuple[Inspector, Pilot[None
     """The app on another run, once it has looked for interrupted ones."""
     one = app(library)
     async with one.run_test(size=(120, 36)) as pilot:
-        one._exports.idle.wait(5)
+        one._recovery.looking.idle.wait(5)
         await pilot.pause(0.1)
         yield one, pilot
 
@@ -413,7 +413,7 @@ async def test_e_exports_to_the_current_folder(
         await press(pilot, "n", "n")
         for _ in range(2):
             await press(pilot, "e", key)
-            assert one._exports.idle.wait(5)
+            assert one.sessions.exports.idle.wait(5)
             await pilot.pause(0.2)
         names = [f"abc.{form}", f"abc 2.{form}"]
         assert [line for line in notes(one) if "exported" in line] == [

@@ -21,7 +21,7 @@ from textual.pilot import WaitForScreenTimeout
 from engine.commands import Configure, Open, SetBreakpoints, Submit
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
-from inspector.actions.replay import ReplayInspector, request_of
+from inspector.app import replaying
 from inspector.cli import main as cli
 from inspector.cli import run
 from inspector.exit_codes import EXIT_UNSAVED, EXIT_USAGE
@@ -166,7 +166,7 @@ async def test_a_damaged_step_ends_the_app_with_one_line(tmp_path: Path, sample:
     """B8: what only shows when a step is looked at is one line, no raw error of a library."""
     path = altered(tmp_path / "run.llmi", sample, "DELETE FROM candidate WHERE at / 4096 = 2")
     session = open_session(path)
-    app = ReplayInspector(session, request_of(session, Request(Open(), Configure(), Submit(""))))
+    app = replaying(session, Request(Open(), Configure(), Submit("")))
     async with app.run_test(size=(120, 36)) as pilot:
         with contextlib.suppress(WaitForScreenTimeout):
             # The widget that met the damage answers no more.
@@ -184,7 +184,7 @@ async def test_a_replay_says_what_was_recovered(tmp_path: Path) -> None:
     from tests.test_sessions_foreign import left_by_a_crash
 
     session = open_session(left_by_a_crash(tmp_path / "run.llmi"))
-    app = ReplayInspector(session, request_of(session, Request(Open(), Configure(), Submit(""))))
+    app = replaying(session, Request(Open(), Configure(), Submit("")))
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
         assert any("from the log that an interrupted program left" in one for one in notes(app))

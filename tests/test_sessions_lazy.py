@@ -12,7 +12,7 @@ from engine.commands import SetBreakpoints
 from engine.records.events import Record
 from engine.records.step_table import figures_of
 from engine.timing import speed
-from inspector.actions.replay import Playing
+from inspector.actions.player import Playing
 from inspector.state.view import RunLog, View
 from sessions import Session, SessionWriter, open_session
 from sessions.lazy_steps import BLOCK, StepReader

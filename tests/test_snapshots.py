@@ -14,7 +14,8 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.commands import Configure, Open, Submit
-from inspector.actions.replay import ReplayInspector, request_of
+from inspector.actions.replay import request_of
+from inspector.app import Inspector, replaying
 from inspector.panes.ladder.pane import LadderPane
 from inspector.state.request import Request
 from sessions import open_session
@@ -31,10 +32,10 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sessions.library.data_folder", lambda: tmp_path)
 
 
-def replay(name: str, theme: str = "dark") -> ReplayInspector:
+def replay(name: str, theme: str = "dark") -> Inspector:
     session = open_session(example(name))
     asked = request_of(session, Request(Open(), Configure(), Submit("")))
-    return ReplayInspector(session, asked, theme=theme)
+    return replaying(session, asked, theme=theme)
 
 
 def keys(*pressed: str) -> Callable[[Pilot[Any]], Awaitable[None]]:

@@ -9,6 +9,7 @@ from textual.content import Content
 from engine.commands import Step, Submit
 from engine.records.step import StepRecord, TopTable
 from inspector.actions.host import Host
+from inspector.actions.trying import Trying
 from inspector.draw.cells import token_text
 from inspector.draw.numbers import plural
 from inspector.panes.tree.pane import TreePane
@@ -17,7 +18,7 @@ from inspector.screens.prompt import PromptScreen
 from inspector.screens.token_ask import TokenAsk
 from inspector.state.replay_client import REFUSAL
 from inspector.state.view import View
-from inspector.state.whatif import configure_for, recorded_chain
+from inspector.state.whatif import recorded_chain
 
 _BUSY = "a pass is running: space pauses it"
 
@@ -60,8 +61,9 @@ class Place:
 class Forks:
     """Opens the dialogs about branches, and has the controller do what they answer."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, trying: Trying) -> None:
         self._host = host
+        self._trying = trying
 
     def _warn(self, line: str) -> None:
         self._host.say(line, warn=True)
@@ -135,27 +137,11 @@ class Forks:
             return
         at_tip = not controller.log.children.get(controller.cursor)
         controller.what_if = wanted
-        self.apply(here=not place.after)
+        self._trying.apply(here=not place.after)
         if place.after and at_tip:
             # Nothing is there that the settings could fork: the next token is drawn with them.
             controller.step()
         self._host.paint()
-
-    def apply(self, *, here: bool) -> None:
-        """Go on with what is tried for the rest of the run, or from this very token on."""
-        host, controller = self._host, self._host.controller
-        chain, facts = controller.what_if, controller.log.facts
-        if not host.can_run:
-            self._warn(REFUSAL)
-        if chain is None or not host.can_run:
-            return
-        config = facts.generation_config if facts is not None else {}
-        settings = configure_for(chain, host.asked.configure, config)
-        # A new engine, after a restart, is to go on with them too.
-        host.asked = replace(host.asked, configure=settings)
-        controller.apply(settings, here=here)
-        host.debugger.refresh_bindings()
-        host.paint()
 
     # --- the branches there are -----------------------------------------------------------------
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widget import Widget
 
 from engine.commands import Command
 from inspector.screens.debugger import DebuggerScreen
+from inspector.state.client import Client
 from inspector.state.controller import Controller
 from inspector.state.request import Request
 
@@ -35,14 +38,26 @@ class Host(Protocol):
         """True if there is an engine with a model, and not only a recording."""
 
     @property
+    def busy_s(self) -> float | None:
+        """Seconds since the engine last gave a sign of life during a pass; None when idle."""
+
+    @property
     def kept(self) -> bool:
         """True if a file holds what is on screen."""
 
     @property
     def focused(self) -> Widget | None: ...
+    @property
+    def screen(self) -> Screen[Any]: ...
 
-    async def ask(self, screen: Screen[Answer]) -> Answer | None:
+    async def ask(self, screen: Screen[Answer]) -> Answer:
         """Open a screen, and wait for its answer."""
+
+    async def flow(self, flow: Coroutine[Any, Any, None]) -> None:
+        """Begin what asks the user something, and return once it asks."""
+
+    async def picture(self) -> str:
+        """The screen as SVG, without the dialog that asked for it."""
 
     def say(self, line: str, *, warn: bool = False) -> None:
         """Show a line for a while."""
@@ -50,8 +65,17 @@ class Host(Protocol):
     def send(self, command: Command) -> None:
         """Ask the engine."""
 
+    def use(self, client: Client) -> None:
+        """Close the engine's client, and go on with this one."""
+
     def paint(self) -> None:
         """Show the run as it is now."""
+
+    def end(self, next_session: Path | None = None) -> None:
+        """End the app; a session to open is opened after it."""
+
+    def set_timer(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """Have the app call this after so many seconds."""
 
     def call_later(self, callback: Callable[..., Any], *args: Any) -> bool:
         """Have the app call this soon; from any thread."""

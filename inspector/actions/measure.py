@@ -1,79 +1,90 @@
-"""The app's keys for what is measured on demand, beside the run: drift, and the cache's worth."""
+"""The keys for what is measured on demand, beside the run: drift, the cache's worth, ceilings."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
-from typing import ClassVar
 
-from textual.app import App
-from textual.binding import BindingType
-
-from inspector.keys import MEASURING
-from inspector.modal import modal_open
+from engine.plain_files import reason
+from engine.records.measured import Ceilings, Measured
+from engine.records.model import ModelFacts
+from inspector.actions.host import Host
 from inspector.screens.drift import DriftScreen
-from inspector.state.controller import Controller
+from inspector.state.ceilings import Known
 
 
-class MeasuringApp(App[None]):
+class Measurements:
     """Asks the engine for measurements, and shows what comes of them."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(MEASURING)
+    def __init__(
+        self,
+        host: Host,
+        find: Callable[[ModelFacts], Known | None],
+        keep: Callable[[ModelFacts, Ceilings], None],
+    ) -> None:
+        """``find`` and ``keep`` what this machine can do at best; ``keep`` raises OSError."""
+        self._host = host
+        self.find = find
+        self.keep = keep
+        self._measured: Measured | None = None
+        self.known: Known | None = None
+        """What the gauges hold the run's speed against."""
 
-    controller: Controller
-
-    def paint(self) -> None:
-        """Show the run as it is now."""
-        raise NotImplementedError
-
-    def say(self, line: str, *, warn: bool = False) -> None:
-        """Show a line for a while."""
-        raise NotImplementedError
-
-    @property
-    def can_run(self) -> bool:
-        """True if there is an engine to measure with, and not only a recording."""
-        raise NotImplementedError
-
-    def action_drift(self) -> None:
+    async def drift(self) -> None:
         """Show how far the cursor's logits lie from a fresh read's; measure it where it was not."""
-        controller = self.controller
+        controller = self._host.controller
         log, node = controller.log, controller.cursor
         if node not in log.drifts and not self._measurable():
             return
-        ask = partial(controller.measure_drift, node) if self.can_run else None
-        self.push_screen(DriftScreen(log, node, ask))
+        ask = partial(controller.measure_drift, node) if self._host.can_run else None
+        await self._host.ask(DriftScreen(log, node, ask))
 
-    def action_compare_cache(self) -> None:
+    def compare_cache(self) -> None:
         """Have the cursor's branch timed with a cache and without; the gauges draw the answer."""
         if self._measurable():
-            self.controller.measure_curves()
-            self.say("timing this branch with a cache and without: the gauges draw it")
+            self._host.controller.measure_curves()
+            self._host.say("timing this branch with a cache and without: the gauges draw it")
 
-    def action_measure_ceilings(self) -> None:
+    def measure_ceilings(self) -> None:
         """Have this machine's ceilings measured, which the gauges hold the run's speed against."""
-        log = self.controller.log
-        if not self.can_run:
-            self.say("a recording has no engine that could measure (--live attaches one)")
-        elif log.facts is None:
-            self.say("no model is loaded yet: its dtype decides what is measured", warn=True)
+        host, controller = self._host, self._host.controller
+        if not host.can_run:
+            host.say("a recording has no engine that could measure (--live attaches one)")
+        elif controller.log.facts is None:
+            host.say("no model is loaded yet: its dtype decides what is measured", warn=True)
         else:
-            self.controller.measure_ceilings()
-            if log.ceilings_awaited:
-                self.say("this machine is measured once the run has stopped (space pauses it)")
-            self.paint()
+            controller.measure_ceilings()
+            if controller.log.ceilings_awaited:
+                host.say("this machine is measured once the run has stopped (space pauses it)")
+            host.paint()
 
     def _measurable(self) -> bool:
-        log = self.controller.log
-        if not self.can_run:
-            self.say("this was not measured, and a recording has no model (--live attaches one)")
+        host, prefill = self._host, self._host.controller.log.prefill
+        if not host.can_run:
+            host.say("this was not measured, and a recording has no model (--live attaches one)")
             return False
-        if log.prefill is None or not log.prefill.done:
-            self.say("the prompt has not been read yet: n reads it", warn=True)
+        if prefill is None or not prefill.done:
+            host.say("the prompt has not been read yet: n reads it", warn=True)
             return False
         return True
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # While a window asks something, another must not open above it.
-        if action in ("drift", "compare_cache", "measure_ceilings"):
-            return not modal_open(self)
-        return super().check_action(action, parameters)
+    # --- ceilings -------------------------------------------------------------------------------
+
+    def model_is_there(self, facts: ModelFacts) -> None:
+        """Look up what is known of this machine with a model that has been loaded."""
+        self.known = self.find(facts)
+
+    def take(self) -> None:
+        """Take over, and keep, ceilings that have just been measured."""
+        log = self._host.controller.log
+        facts, found = log.facts, log.measured
+        if facts is None or found is None or found is self._measured:
+            return
+        self._measured = found
+        self.known = Known(found.ceilings, datetime.now(UTC), "")
+        try:
+            self.keep(facts, found.ceilings)
+        except OSError as error:
+            line = f"measured, but not kept for the next time: {reason(error)}"
+            self._host.say(line, warn=True)

@@ -3,77 +3,57 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
-from textual import on
-from textual.message import Message
 from textual.screen import ModalScreen
 
-from engine.text import visible
-from inspector.safe_screen import SafeApp
+from inspector.actions.host import Host
+from inspector.actions.sessions import Sessions
+from inspector.background import Background
 from inspector.screens.session_asks import InterruptedMenu
 from sessions.file.format import SessionError
 from sessions.library import Library
 from sessions.preview import Preview
 
 
-class RecoveringApp(SafeApp[None]):
-    """Looks for interrupted runs when it begins."""
+class Recovery:
+    """Looks for interrupted runs in the user's library."""
 
-    library: Library | None = None
-    """The user's sessions; None in a run that is to leave no trace."""
+    def __init__(self, host: Host, sessions: Sessions, library: Library) -> None:
+        self._host = host
+        self._sessions = sessions
+        self._library = library
+        self.looking = Background("recovery")
 
-    class Interrupted(Message):
-        """Runs that a crash left behind, the newest first, found in a thread."""
+    def begin(self) -> None:
+        """Look for them in a thread: many files may have to be looked at."""
+        self.looking.submit(self._look)
 
-        def __init__(self, runs: list[Preview]) -> None:
-            super().__init__()
-            self.runs = runs
-
-    def open_instead(self, path: Path) -> None:
-        """Open a session in this run's place."""
-        raise NotImplementedError
-
-    def say(self, line: str, *, warn: bool = False) -> None:
-        """Show a line for a while."""
-        if not line:
-            return
-        self.notify(visible(line), severity="warning" if warn else "information", markup=False)
-
-    def look_for_interrupted(self) -> None:
-        """In a thread: many files may have to be looked at."""
-        library = self.library
-        if library is None:
-            return
+    def _look(self) -> None:
         with contextlib.suppress(SessionError):
-            if left := library.to_offer():
-                self.post_message(self.Interrupted(left))
-            library.tidy()
+            if left := self._library.to_offer():
+                self._host.call_later(lambda: self._host.flow(self._offer(left)))
+            self._library.tidy()
 
-    @on(Interrupted)
-    def _offer(self, message: Interrupted) -> None:
-        """Ask once what is to become of a run; whatever the answer, not again."""
-        library, newest = self.library, message.runs[0]
-        if library is None or isinstance(self.screen, ModalScreen):
+    async def _offer(self, runs: list[Preview]) -> None:
+        """Ask once what is to become of the newest run; whatever the answer, not again."""
+        if isinstance(self._host.screen, ModalScreen):
             # Another window is open already: the next start asks.
             return
-
-        def answered(name: str | None) -> None:
-            if name == "open":
-                self.open_instead(newest.path)
-            elif name == "discard":
-                self._discard(library, newest.path)
-
         try:
-            library.offered(one.path for one in message.runs)
+            self._library.offered(one.path for one in runs)
         except SessionError as error:
-            self.say(str(error), warn=True)
-        self.push_screen(InterruptedMenu(newest, len(message.runs) - 1), answered)
+            self._host.say(str(error), warn=True)
+        newest = runs[0]
+        match await self._host.ask(InterruptedMenu(newest, len(runs) - 1)):
+            case "open":
+                await self._sessions.leave(newest.path)
+            case "discard":
+                self._discard(newest)
 
-    def _discard(self, library: Library, path: Path) -> None:
+    def _discard(self, run: Preview) -> None:
         try:
-            deleted = library.delete(path)
+            deleted = self._library.delete(run.path)
         except SessionError as error:
-            self.say(str(error), warn=True)
+            self._host.say(str(error), warn=True)
         else:
-            self.say(f"in the trash for 30 days: {deleted.path}")
+            self._host.say(f"in the trash for 30 days: {deleted.path}")

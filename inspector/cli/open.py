@@ -23,7 +23,7 @@ from inspector.state.request import Request, Save
 
 if TYPE_CHECKING:
     from engine.process import EngineClient
-    from inspector.actions.replay import Playing
+    from inspector.actions.player import Playing
     from inspector.app import Inspector
     from inspector.state.recorder import Recorder
     from sessions.library import Library
@@ -149,7 +149,7 @@ class Opener:
         self, session: Session, *, live: bool = False, playing: Playing | None = None
     ) -> Inspector:
         """The app on a saved session. Raises UsageError for a theme that cannot be used."""
-        from inspector.actions.replay import ReplayInspector, request_of
+        from inspector.app import replaying
         from inspector.state.replay_client import prompt_of
         from sessions.library import Library
         from themes import ThemeError
@@ -165,9 +165,9 @@ class Opener:
             return first.pop() if first else connect()
 
         try:
-            return ReplayInspector(
+            return replaying(
                 session,
-                request_of(session, self.asked),
+                self.asked,
                 attach=attach if live else None,
                 playing=playing,
                 keys=self.config.keys,

@@ -57,12 +57,12 @@ def replay(parser: OneLineParser, words: Sequence[str]) -> int:
     from inspector.cli.open import Opener
 
     # Checking a long session takes as long as importing the screen: one core for each.
-    threading.Thread(target=import_module, args=("inspector.actions.replay",), daemon=True).start()
+    threading.Thread(target=import_module, args=("inspector.app",), daemon=True).start()
     try:
         session = open_session(find(args.file))
         asked = replay_request(args, config, session)
         require_terminal("replay", "llm-inspect sessions show FILE")
-        from inspector.actions.replay import Playing
+        from inspector.actions.player import Playing
 
         opener = Opener(asked, config, config.pick("theme", args.theme))
         playing = Playing(args.speed, streaming=not args.no_stream)
