@@ -78,6 +78,9 @@ def test_kills_of_run_save_lose_nothing_and_leave_nothing(tmp_path: Path) -> Non
     [
         ("UPDATE step SET u = NULL WHERE how = 'sampled'", "a value in step is out of range"),
         ("UPDATE step SET low = 2", "a value in step is out of range, where node is"),
+        ("UPDATE step SET raw_logprob = 1e4", "a value in step is out of range"),
+        ("UPDATE step SET entropy_raw = 1e4", "a value in step is out of range"),
+        ("UPDATE candidate SET raw_logit = raw_logit + 1e4", "a log-probability is above 0"),
         ("UPDATE step SET position = 1 << 40", "a value in step is out of range"),
         ("UPDATE prompt SET text = -1", "a value in prompt is out of range"),
         ("UPDATE prompt SET text = 0.5", "a value in prompt is out of range"),

@@ -51,6 +51,7 @@ _MEANINGS: dict[str, tuple[str, ...]] = {
         "low >= -0.001 AND low <= high AND high <= 1.001",
         "final_prob BETWEEN 0 AND 1.001",
         "min(entropy_raw, entropy_final, varentropy_raw) >= -0.001",
+        "raw_logprob <= 0.001 AND max(entropy_raw, entropy_final) <= 64",
         "max(forward_ms, sample_ms, detokenize_ms, other_ms, total_ms) <= 1e12",
         "warmup IN (0, 1) AND reused IN (0, 1) AND reread IN (0, 1)",
         "typeof(seed) IN ('integer', 'text')",

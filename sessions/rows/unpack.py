@@ -159,8 +159,9 @@ def _cut_by(cuts: Sequence[int | None], raw: FloatArray, stages: int) -> NDArray
 
 
 def _logprobs(kept: bytes | None, raw: FloatArray, log_z: float) -> DoubleArray:
-    if kept is None:
-        return raw.astype(np.float64) - log_z
-    if len(kept) != 8 * raw.size:
+    if kept is not None and len(kept) != 8 * raw.size:
         raise RowsError("as many log-probabilities expected as candidates")
-    return np.frombuffer(kept, "<f8").astype(np.float64)
+    found = raw.astype(np.float64) - log_z if kept is None else np.frombuffer(kept, "<f8").copy()
+    if not (found <= 1e-3).all():
+        raise RowsError("a log-probability is above 0")
+    return found
