@@ -108,7 +108,10 @@ def _change(rng: random.Random, database: sqlite3.Connection) -> None:
         case 2 | 3 | 4 | 5 if table == "event" or column in ("extra", "params", "notes"):
             name = "body" if table == "event" else column
             (text,) = database.execute(f"SELECT {name} FROM {table} {where}", (picked,)).fetchone()
-            value = _odd_json(rng, json.loads(text or "{}"))
+            try:
+                value = _odd_json(rng, json.loads(text or "{}"))
+            except RecursionError:  # an earlier change has nested it past all reason
+                value = "[]"
             plain = json.dumps(value)
             database.execute(f"UPDATE {table} SET {name} = ? {where}", (plain, picked))
         case _:
