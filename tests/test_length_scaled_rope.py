@@ -267,3 +267,19 @@ def test_layers_with_angles_of_their_own_are_told_apart_a10() -> None:
     assert rope is not None
     assert rope.border == BORDER + 1
     assert not rope.lasts(BORDER + 1)
+
+
+def test_rows_on_both_sides_of_the_border_give_what_each_gives_alone_a1(
+    backend: HFBackend, name: str
+) -> None:
+    """A1: each row's K is that of its own length, so rows do not share a pass."""
+    texts, more = ([*range(3, 10)], [*range(3, 23)], [*range(3, 18)]), ([11], [12], [13, 14, 15])
+    held = []
+    for ids in texts:
+        backend.seek(())
+        backend.prefill(ids, profile=False)
+        held.append(backend.fork(backend.sequence))
+    found = backend.forward(list(zip(held, more, strict=True)))
+    assert found.passes == len(texts)
+    for row, ids, new in zip(found.rows, texts, more, strict=True):
+        np.testing.assert_allclose(ours(row.values), alone(name, [*ids, *new]), atol=1e-4)

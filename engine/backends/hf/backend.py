@@ -224,7 +224,7 @@ class HFBackend:
     def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
         """The logits after ``ids`` in one pass without a cache, by the model's own attention.
 
-        See ``Backend.fresh``. Raises BackendError.
+        See ``Measurable.fresh``. Raises BackendError.
         """
         given = [int(token_id) for token_id in ids]
         parts = self._parts
