@@ -96,8 +96,8 @@ class Twin:
         self._controller.replay(session.records(steps=False), session.steps, session.tree)
         self.branches = Branches()
         self.branches.update(self._controller.log.tree)
-        self._controller.last()
-        self.tip = self._controller.cursor
+        self._controller.cursor.last()
+        self.tip = self._controller.cursor.node
 
     def at_last(self) -> bytes:
         """The sign of the last token's place on screen; see ``at``."""
@@ -112,7 +112,7 @@ class Twin:
 
     def at(self, node: int) -> bytes:
         """The status line's text when the cursor has been moved to a node."""
-        self._controller.go_to(node)
+        self._controller.cursor.go_to(node)
         view = self._controller.view
         here = len(view.path) + (len(view.prompt.tokens) if view.prompt is not None else 0)
         of = f" of {here + len(view.ahead):,}" if view.ahead else ""

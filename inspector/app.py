@@ -271,7 +271,7 @@ class Inspector(SafeApp[None]):
         state = self.controller.log.state.state
         if state != before or self.controller.busy:
             self._pass_began = time.monotonic()
-        at_tip = not self.controller.log.children.get(self.controller.cursor)
+        at_tip = self.controller.cursor.at_tip
         frame = _FRAME_S if at_tip else _PARKED_FRAME_S
         wait = self._last_paint + frame - time.monotonic()
         # An engine that stands still has answered something that a user waits for.
@@ -324,7 +324,7 @@ class Inspector(SafeApp[None]):
                 pane.can_measure = self.can_run
                 if known is not None:
                     pane.ceilings, pane.stale = known.ceilings, known.stale
-            watched = self.controller.breakpoints.watched(self.controller.cursor)
+            watched = self.controller.breakpoints.watched(self.controller.cursor.node)
             self.debugger.show(self.controller.view, self.busy_s, watched)
         # Not self.screen: while the app ends there is none.
         for screen in self.screen_stack:
@@ -343,7 +343,7 @@ class Inspector(SafeApp[None]):
         self.paint()
 
     def action_step_back(self) -> None:
-        self.controller.back()
+        self.controller.cursor.back()
         self.paint()
 
     @property
@@ -378,11 +378,11 @@ class Inspector(SafeApp[None]):
         await self.flow(self.breakpoints.edit())
 
     def action_first(self) -> None:
-        self.controller.first()
+        self.controller.cursor.first()
         self.paint()
 
     def action_last(self) -> None:
-        self.controller.last()
+        self.controller.cursor.last()
         self.paint()
 
     def action_help(self) -> None:
@@ -393,7 +393,7 @@ class Inspector(SafeApp[None]):
 
     @on(GoTo)
     def _go_to(self, message: GoTo) -> None:
-        self.controller.go_to(message.node)
+        self.controller.cursor.go_to(message.node)
         self.paint()
 
     @on(Force)
@@ -466,7 +466,7 @@ class Inspector(SafeApp[None]):
             case "turn" | "leap":
                 return self._dials_open and not modal_open(self)
             case "apply":
-                return self.controller.what_if is not None and not modal_open(self)
+                return self.controller.cursor.what_if is not None and not modal_open(self)
             case "stream":
                 return self.replay is not None and not modal_open(self)
             # While a window asks something, another must not open above it.

@@ -64,17 +64,17 @@ async def test_n_steps_and_b_goes_back() -> None:
     one = app()
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "n")
-        assert one.controller.cursor == 3
+        assert one.controller.cursor.node == 3
         await press(pilot, "b", "left")
-        assert one.controller.cursor == 1
+        assert one.controller.cursor.node == 1
         await press(pilot, "right", "G")
-        assert one.controller.cursor == 3
+        assert one.controller.cursor.node == 3
         await press(pilot, "g")
-        assert one.controller.cursor == 0
+        assert one.controller.cursor.node == 0
         await press(pilot, "N")
-        assert one.controller.cursor == 10
+        assert one.controller.cursor.node == 10
         await press(pilot, "c")
-        assert one.controller.cursor == 20
+        assert one.controller.cursor.node == 20
         assert one.controller.log.state.state is RunState.STOPPED
         assert "stopped" in screen_text(one)
 
@@ -183,7 +183,7 @@ async def test_a_key_paints_in_place_of_the_paint_that_was_due() -> None:
         paints: list[int] = []
 
         def paint() -> None:
-            paints.append(one.controller.cursor)
+            paints.append(one.controller.cursor.node)
             painted()
 
         one.paint = paint  # type: ignore[method-assign]
@@ -208,7 +208,7 @@ async def test_any_terminal_size(size: tuple[int, int]) -> None:
     one = app()
     async with one.run_test(size=size) as pilot:
         await press(pilot, "n", "n")
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
         if size[0] >= 20 and size[0] < 40:
             assert "too small" in screen_text(one)
 
@@ -219,7 +219,7 @@ async def test_resizing_while_it_runs() -> None:
         for size in [(1, 1), (80, 24), (20, 5), (120, 36), (119, 36), (300, 80), (40, 12)]:
             await pilot.resize_terminal(*size)
             await press(pilot, "n", "z", "z")
-        assert one.controller.cursor == 7
+        assert one.controller.cursor.node == 7
 
 
 HOSTILE = ["[/b]", "[bold]x", "[$primary]", "[link=http://a]z", "\x1b[2J", "\u202e", "\x9b", "\x00"]
@@ -255,7 +255,7 @@ async def test_a_dead_engine_is_said_and_restart_goes_on() -> None:
         assert [step.token.id for step in one.controller.view.path] == ids
         await press(pilot, "K", "n")
         assert [step.token.id for step in one.controller.view.path][:3] == ids
-        assert one.controller.cursor == 4
+        assert one.controller.cursor.node == 4
         assert isinstance(one._client, DirectClient)
         kinds = [type(command) for command in one._client.sent]
         assert Restore in kinds
@@ -338,10 +338,10 @@ async def test_keys_can_be_rebound_by_id() -> None:
     )
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "1", "x", "n")
-        assert one.controller.cursor == 0
+        assert one.controller.cursor.node == 0
         one.screen.set_focus(None)
         await press(pilot, "j")
-        assert one.controller.cursor == 1
+        assert one.controller.cursor.node == 1
 
 
 async def test_an_error_of_the_engine_is_on_the_status_line() -> None:
@@ -350,7 +350,7 @@ async def test_an_error_of_the_engine_is_on_the_status_line() -> None:
         await press(pilot, "n", "n")
         assert "scripted fault in pass 2" in screen_text(one).splitlines()[0]
         await press(pilot, "n")
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
 
 
 async def test_no_color_takes_colours_and_not_the_text(monkeypatch: pytest.MonkeyPatch) -> None:

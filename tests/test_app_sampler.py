@@ -42,7 +42,7 @@ def sent(one: Inspector, kind: type[Any]) -> list[Any]:
 
 
 def spec(one: Inspector) -> str | None:
-    chain = one.controller.what_if
+    chain = one.controller.cursor.what_if
     return None if chain is None else chain.spec
 
 
@@ -122,11 +122,11 @@ async def test_what_is_tried_goes_along_when_the_cursor_moves_and_with_n() -> No
     one = app()
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "n", "n", "s", "plus", "b", "b")
-        assert one.controller.cursor == 1
+        assert one.controller.cursor.node == 1
         assert spec(one) == "temperature=0.85 > top_k=40 > top_p=0.95"
         assert "0.8→0.85" in pane_text(one, "ladder")
         await press(pilot, "n", "n", "n")
-        assert one.controller.cursor == 4
+        assert one.controller.cursor.node == 4
         step = one.controller.view.step
         assert step is not None
         assert step.chain_spec == DEFAULT, "a new token is drawn with the run's own settings"
@@ -150,7 +150,7 @@ async def test_the_keys_of_the_dials_are_dead_while_they_are_closed() -> None:
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "plus", "minus", "greater_than_sign", "a", "A")
         assert spec(one) is None
-        assert one.controller.cursor == 1
+        assert one.controller.cursor.node == 1
         assert len(sent(one, Configure)) == 1
         keys = one.screen.active_bindings
         assert "a" not in keys
@@ -207,7 +207,7 @@ async def test_while_the_engine_runs_nothing_is_tried_or_asked_for() -> None:
         await press(pilot, "plus", "b")
         one.paint()
         await pilot.pause(0.5)
-        assert "the engine is running" in pane_text(one, "dials") or one.controller.cursor == 0
+        assert "the engine is running" in pane_text(one, "dials") or one.controller.cursor.node == 0
         assert len(sent(one, SendLogits)) == asked
 
 
@@ -219,7 +219,7 @@ async def test_a_at_the_tip_holds_from_the_next_token_on() -> None:
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "n", "s", "down", *["less_than_sign"] * 4, "a")
         assert spec(one) is None
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
         assert sent(one, Configure)[-1] == Configure(
             dials={"top_k": 1}, seed=7, max_tokens=20, live=frozenset({"top_k"})
         )
@@ -300,7 +300,7 @@ async def test_before_the_first_token_settings_can_be_applied() -> None:
     one = app()
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "s", "plus", "a")
-        assert one.controller.cursor == 0
+        assert one.controller.cursor.node == 0
         await press(pilot, "n")
         step = one.controller.view.step
         assert step is not None

@@ -74,10 +74,10 @@ def two_branches() -> Hands:
     """1 - 2 - 3 - 4 - 5, and beside 3: 6 - 7 - 8, where the cursor is."""
     hands = Hands()
     hands.run(5)
-    hands.controller.go_to(3)
+    hands.controller.cursor.go_to(3)
     hands.redraw()
     hands.run(2)
-    assert hands.controller.cursor == 8
+    assert hands.controller.cursor.node == 8
     assert hands.controller.log.children[2] == [3, 6]
     return hands
 
@@ -90,36 +90,36 @@ def test_a_step_goes_where_the_cursor_was_last() -> None:
     controller = hands.controller
     asked = len(hands.client.sent)
     for _ in range(3):
-        controller.back()
-    assert controller.cursor == 2
+        controller.cursor.back()
+    assert controller.cursor.node == 2
     controller.step()
-    assert controller.cursor == 6
-    controller.go_to(4)
-    controller.first()
+    assert controller.cursor.node == 6
+    controller.cursor.go_to(4)
+    controller.cursor.first()
     assert [one.node for one in controller.view.ahead] == [1, 2, 3, 4, 5]
     for node in (1, 2, 3, 4, 5):
         controller.step()
-        assert controller.cursor == node
-    controller.first()
+        assert controller.cursor.node == node
+    controller.cursor.first()
     controller.run(3)
-    assert controller.cursor == 3
-    controller.last()
-    assert controller.cursor == 5
+    assert controller.cursor.node == 3
+    controller.cursor.last()
+    assert controller.cursor.node == 5
     assert len(hands.client.sent) == asked
 
 
 def test_a_jump_is_a_visit_of_the_whole_way() -> None:
     hands = two_branches()
     controller = hands.controller
-    controller.go_to(4)
-    controller.go_to(8)
-    controller.first()
-    controller.last()
-    assert controller.cursor == 8
-    controller.go_to(5)
-    controller.go_to(1)
-    controller.last()
-    assert controller.cursor == 5
+    controller.cursor.go_to(4)
+    controller.cursor.go_to(8)
+    controller.cursor.first()
+    controller.cursor.last()
+    assert controller.cursor.node == 8
+    controller.cursor.go_to(5)
+    controller.cursor.go_to(1)
+    controller.cursor.last()
+    assert controller.cursor.node == 5
 
 
 def test_the_newest_child_where_none_was_visited() -> None:
@@ -143,27 +143,27 @@ def test_siblings_go_round_at_the_nearest_fork() -> None:
     hands = two_branches()
     controller = hands.controller
     asked = len(hands.client.sent)
-    assert controller.sibling(1)
-    assert controller.cursor == 3
-    assert controller.sibling(1)
-    assert controller.cursor == 6
-    assert controller.sibling(-1)
-    assert controller.cursor == 3
-    controller.last()
-    assert controller.cursor == 5
-    assert controller.sibling(-1)
-    assert controller.cursor == 6
-    controller.last()
-    assert controller.cursor == 8
+    assert controller.cursor.sibling(1)
+    assert controller.cursor.node == 3
+    assert controller.cursor.sibling(1)
+    assert controller.cursor.node == 6
+    assert controller.cursor.sibling(-1)
+    assert controller.cursor.node == 3
+    controller.cursor.last()
+    assert controller.cursor.node == 5
+    assert controller.cursor.sibling(-1)
+    assert controller.cursor.node == 6
+    controller.cursor.last()
+    assert controller.cursor.node == 8
     assert len(hands.client.sent) == asked
 
 
 def test_without_a_fork_above_there_is_nowhere_to_go() -> None:
     hands = two_branches()
     for node in (2, 1, ROOT):
-        hands.controller.go_to(node)
-        assert not hands.controller.sibling(1)
-        assert hands.controller.cursor == node
+        hands.controller.cursor.go_to(node)
+        assert not hands.controller.cursor.sibling(1)
+        assert hands.controller.cursor.node == node
 
 
 def test_where_a_branch_begins() -> None:
@@ -190,7 +190,7 @@ def test_several_tokens_are_forced_one_after_another() -> None:
     assert [one.node for one in path] == [1, 9, 10, 11]
     assert [one.token.id for one in path[1:]] == [4, 5, 6]
     assert hands.controller.log.children[1] == [2, 9]
-    assert hands.controller.cursor == 11
+    assert hands.controller.cursor.node == 11
 
 
 def test_an_id_outside_the_vocabulary_is_refused_by_name() -> None:
@@ -210,7 +210,7 @@ def test_a_branch_can_begin_at_the_prompt_and_after_a_tip() -> None:
     hands.controller.fork(Step(ROOT, force=(3,)))
     hands.take()
     assert hands.controller.log.children[ROOT] == [1, 2]
-    assert hands.controller.cursor == 2
+    assert hands.controller.cursor.node == 2
     assert hands.controller.unused_seed(ROOT) == 100
     assert hands.controller.unused_seed(2) is None
     hands.controller.fork(Step(2, force=(4,)))
@@ -256,21 +256,21 @@ def test_a_deleted_branch_is_gone_until_it_is_brought_back() -> None:
     hands = two_branches()
     controller = hands.controller
     hands.delete(6)
-    assert controller.cursor == 2
+    assert controller.cursor.node == 2
     assert controller.log.children[2] == [3]
     assert controller.log.hidden == {6, 7, 8}
-    controller.go_to(7)
-    assert controller.cursor == 2, "what is gone cannot be gone to"
-    controller.last()
-    assert controller.cursor == 5
+    controller.cursor.go_to(7)
+    assert controller.cursor.node == 2, "what is gone cannot be gone to"
+    controller.cursor.last()
+    assert controller.cursor.node == 5
     assert controller.can_undo
     hands.undo()
-    assert controller.cursor == 6
+    assert controller.cursor.node == 6
     assert controller.log.children[2] == [3, 6]
     assert controller.log.hidden == frozenset()
     assert not controller.can_undo
-    controller.last()
-    assert controller.cursor == 8
+    controller.cursor.last()
+    assert controller.cursor.node == 8
 
 
 def test_several_deletions_are_undone_one_by_one_the_last_first() -> None:
@@ -278,13 +278,13 @@ def test_several_deletions_are_undone_one_by_one_the_last_first() -> None:
     for node in (7, 6, 1):
         hands.delete(node)
     assert hands.controller.log.children == {**hands.controller.log.children, ROOT: []}
-    assert hands.controller.cursor == ROOT
+    assert hands.controller.cursor.node == ROOT
     for node in (1, 6, 7):
         hands.undo()
-        assert hands.controller.cursor == node
+        assert hands.controller.cursor.node == node
     assert hands.controller.log.children[6] == [7]
     hands.undo()
-    assert hands.controller.cursor == 7
+    assert hands.controller.cursor.node == 7
 
 
 def test_after_a_new_token_there_is_nothing_to_undo() -> None:
@@ -313,10 +313,10 @@ def test_a_deleted_number_is_never_given_again() -> None:
     for command in (*script()[:2], restore):
         hands.client.send(command)
     hands.take()
-    hands.controller.go_to(5)
+    hands.controller.cursor.go_to(5)
     hands.controller.step()
     hands.take()
-    assert hands.controller.cursor == 11
+    assert hands.controller.cursor.node == 11
 
 
 def test_nothing_is_deleted_while_a_pass_runs() -> None:
@@ -376,7 +376,7 @@ def test_another_prompt_begins_a_new_tree_and_reuses_what_begins_alike() -> None
     hands.controller.submit(Submit("abcdef"))
     hands.take()
     controller = hands.controller
-    assert (controller.cursor, controller.log.nodes) == (ROOT, {})
+    assert (controller.cursor.node, controller.log.nodes) == (ROOT, {})
     assert not controller.can_undo
     assert controller.log.hidden == frozenset()
     hands.run(1)
@@ -396,10 +396,10 @@ def test_a_prompt_that_is_refused_changes_nothing(text: str, said: str) -> None:
     assert hands.controller.log.error is not None
     assert said in hands.controller.log.error.message
     assert hands.controller.log.prompt is before
-    assert hands.controller.cursor == 8
+    assert hands.controller.cursor.node == 8
     assert not hands.controller.busy
     hands.run(1)
-    assert hands.controller.cursor == 9
+    assert hands.controller.cursor.node == 9
 
 
 # --- a text in tokens -------------------------------------------------------------------------

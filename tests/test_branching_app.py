@@ -262,15 +262,15 @@ async def test_h_and_l_go_from_branch_to_branch_and_n_goes_on_there() -> None:
         await press(pilot, "n", "n", "n", "b", "r", "n")
         assert [step.node for step in one.controller.view.path] == [1, 4, 5]
         await press(pilot, "h")
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
         await press(pilot, "n")
-        assert one.controller.cursor == 3
+        assert one.controller.cursor.node == 3
         await press(pilot, "l")
-        assert one.controller.cursor == 4
+        assert one.controller.cursor.node == 4
         await press(pilot, "b", "b", "G")
-        assert one.controller.cursor == 5
+        assert one.controller.cursor.node == 5
         await press(pilot, "g", "h")
-        assert one.controller.cursor == 0
+        assert one.controller.cursor.node == 0
 
 
 async def test_the_tree_shows_and_moves() -> None:
@@ -283,12 +283,12 @@ async def test_the_tree_shows_and_moves() -> None:
         assert "●┡━━╸" in shown
         assert "seed 8" in shown
         await press(pilot, "end", "enter")
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
         await press(pilot, "enter")
-        assert one.controller.cursor == 3
+        assert one.controller.cursor.node == 3
         await pilot.click("#tree", offset=(30, 2))
         await pilot.pause()
-        assert one.controller.cursor == 0
+        assert one.controller.cursor.node == 0
 
 
 async def test_a_branch_gets_a_name() -> None:
@@ -328,14 +328,14 @@ async def test_a_branch_is_deleted_after_asking_and_u_brings_it_back() -> None:
         assert one.controller.log.hidden == frozenset()
         await press(pilot, "D", "y")
         assert one.controller.log.hidden == {4, 5}
-        assert one.controller.cursor == 1
+        assert one.controller.cursor.node == 1
         await press(pilot, "9")
         assert "1 branch · 3 tokens" in str(one.query_one("#tree").border_subtitle)
         await press(pilot, "u")
-        assert one.controller.cursor == 4
+        assert one.controller.cursor.node == 4
         assert "2 branches · 5 tokens" in str(one.query_one("#tree").border_subtitle)
         await press(pilot, "u")
-        assert one.controller.cursor == 4
+        assert one.controller.cursor.node == 4
 
 
 # --- another prompt ---------------------------------------------------------------------------
@@ -349,7 +349,7 @@ async def test_the_prompt_is_edited_and_read_anew() -> None:
         assert "takes the 2 tokens of this tree off the screen" in screen_text(one)
         await press(pilot, *"de", "ctrl+s")
         assert not isinstance(one.screen, Dialog)
-        assert one.controller.cursor == 0
+        assert one.controller.cursor.node == 0
         assert one.controller.log.nodes == {}
         assert one.controller.log.prompt is not None
         assert one.controller.log.prompt.text == "abcde"
@@ -370,7 +370,7 @@ async def test_a_prompt_that_the_engine_refuses_stays_to_be_edited() -> None:
         await press(pilot, "ctrl+s")
         assert isinstance(one.screen, PromptScreen)
         assert "the prompt is empty: give it at least one token of text" in said(one)
-        assert one.controller.cursor == 1
+        assert one.controller.cursor.node == 1
         await press(pilot, *"ab?", "ctrl+s")
         assert "no token of this vocabulary begins b'?'" in said(one)
         await press(pilot, "backspace", "ctrl+s")

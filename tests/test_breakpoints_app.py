@@ -42,7 +42,7 @@ def hands(*texts: str) -> Hands:
 def go(one: Hands) -> int:
     one.controller.run()
     one.take()
-    return one.controller.cursor
+    return one.controller.cursor.node
 
 
 def counts(one: Hands) -> list[int]:
@@ -64,7 +64,7 @@ def test_continue_goes_over_recorded_steps_first_and_stops_there_too() -> None:
     one = hands()
     one.controller.run(10)
     one.take()
-    one.controller.first()
+    one.controller.cursor.first()
     one.controller.breakpoints.points.add("step in (4, 10, 12)")
     sent = len(one.client.sent)
     assert go(one) == 4
@@ -79,13 +79,13 @@ def test_ten_steps_end_at_a_hit_too() -> None:
     one = hands("step in (4, 6)")
     one.controller.run(5)
     one.take()
-    assert one.controller.cursor == 4
-    one.controller.first()
+    assert one.controller.cursor.node == 4
+    one.controller.cursor.first()
     one.controller.run(10)
-    assert one.controller.cursor == 4
+    assert one.controller.cursor.node == 4
     one.controller.run(10)
     one.take()
-    assert one.controller.cursor == 6
+    assert one.controller.cursor.node == 6
 
 
 def test_reverse_goes_to_the_hit_before_and_at_last_to_the_prompt() -> None:
@@ -93,11 +93,11 @@ def test_reverse_goes_to_the_hit_before_and_at_last_to_the_prompt() -> None:
     go(one)
     one.controller.breakpoints.points.add("step in (3, 7)")
     assert one.controller.reverse()
-    assert one.controller.cursor == 7
+    assert one.controller.cursor.node == 7
     assert one.controller.reverse()
-    assert one.controller.cursor == 3
+    assert one.controller.cursor.node == 3
     assert not one.controller.reverse()
-    assert one.controller.cursor == ROOT
+    assert one.controller.cursor.node == ROOT
     assert counts(one) == [2]
 
 
@@ -105,10 +105,10 @@ def test_reverse_stays_on_its_branch_and_passes_what_is_off() -> None:
     one = hands()
     one.controller.run(6)
     one.take()
-    one.controller.go_to(4)
+    one.controller.cursor.go_to(4)
     one.controller.force(25)
     one.take()
-    fork = one.controller.cursor
+    fork = one.controller.cursor.node
     one.controller.run(2)
     one.take()
     breakpoints = one.controller.breakpoints.points
@@ -116,9 +116,9 @@ def test_reverse_stays_on_its_branch_and_passes_what_is_off() -> None:
     breakpoints.add("True")
     breakpoints.change(2, enabled=False)
     assert one.controller.reverse()
-    assert one.controller.cursor == fork
+    assert one.controller.cursor.node == fork
     assert one.controller.reverse()
-    assert one.controller.cursor == 2
+    assert one.controller.cursor.node == 2
 
 
 def test_hits_that_are_let_pass_are_counted_alike_on_both_sides() -> None:
@@ -239,7 +239,7 @@ async def test_b_opens_the_list_and_what_is_typed_stops_the_run() -> None:
         await press(pilot, "B")
         assert not isinstance(one.screen, BreakpointsScreen)
         await press(pilot, "c")
-        assert one.controller.cursor == 4
+        assert one.controller.cursor.node == 4
         shown = screen_text(one)
         assert "paused: breakpoint 1: step > 3" in shown.splitlines()[0]
         assert "◉1 step > 3 ×1" in shown
@@ -251,10 +251,10 @@ async def test_conditions_of_the_command_line_are_there_from_the_start() -> None
     one = app(SetBreakpoints(points("step == 5", "surprisal > 9"), ("step * 100",)))
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "c")
-        assert one.controller.cursor == 5
+        assert one.controller.cursor.node == 5
         assert "step * 100 = 500 │ ◉1 step == 5 ×1" in screen_text(one)
         await press(pilot, "R")
-        assert one.controller.cursor == ROOT
+        assert one.controller.cursor.node == ROOT
         assert toasts(one) == ["no breakpoint strikes before: this is the prompt"]
         await press(pilot, "c")
         assert "step * 100 = 500 │ ◉1 step == 5 ×2" in screen_text(one)
@@ -335,7 +335,7 @@ async def test_reverse_without_a_breakpoint_says_so() -> None:
     one = app()
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n", "n", "R")
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
         assert toasts(one) == ["no breakpoint is on: B opens the list"]
 
 

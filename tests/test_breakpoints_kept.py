@@ -94,7 +94,7 @@ async def test_a_recording_that_is_played_counts_anew(library: Library) -> None:
     one = replayed(session, playing=Playing(speed=1000.0))
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot)
-        assert one.controller.cursor == ROOT
+        assert one.controller.cursor.node == ROOT
         assert "●1 step == 3 │" in screen_text(one)
         await press(pilot, "c")
         await pilot.pause(0.5)

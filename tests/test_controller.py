@@ -32,11 +32,11 @@ class Hands:
 
 def test_a_step_at_the_tip_is_a_pass_and_the_cursor_follows() -> None:
     hands = Hands()
-    assert hands.controller.cursor == ROOT
+    assert hands.controller.cursor.node == ROOT
     for node in (1, 2, 3):
         hands.controller.step()
         hands.take()
-        assert hands.controller.cursor == node
+        assert hands.controller.cursor.node == node
     assert hands.sent(Step) == [Step(0), Step(1), Step(2)]
 
 
@@ -45,17 +45,17 @@ def test_back_and_step_along_what_is_recorded_ask_the_engine_for_nothing() -> No
     hands.controller.run(5)
     hands.take()
     asked = len(hands.client.sent)
-    hands.controller.back()
-    hands.controller.back()
-    assert hands.controller.cursor == 3
+    hands.controller.cursor.back()
+    hands.controller.cursor.back()
+    assert hands.controller.cursor.node == 3
     hands.controller.step()
-    assert hands.controller.cursor == 4
-    hands.controller.first()
-    assert hands.controller.cursor == ROOT
-    hands.controller.back()
-    assert hands.controller.cursor == ROOT
-    hands.controller.last()
-    assert hands.controller.cursor == 5
+    assert hands.controller.cursor.node == 4
+    hands.controller.cursor.first()
+    assert hands.controller.cursor.node == ROOT
+    hands.controller.cursor.back()
+    assert hands.controller.cursor.node == ROOT
+    hands.controller.cursor.last()
+    assert hands.controller.cursor.node == 5
     assert len(hands.client.sent) == asked
 
 
@@ -67,7 +67,7 @@ def test_steps_asked_for_while_steps_are_made_come_after_them() -> None:
     hands.controller.step()
     hands.client.release()
     hands.take()
-    assert hands.controller.cursor == 15
+    assert hands.controller.cursor.node == 15
     assert not hands.controller.busy
 
 
@@ -100,7 +100,7 @@ def test_keys_pressed_while_a_pass_runs_are_neither_lost_nor_forks() -> None:
     assert hands.sent(Step) == [Step(0)]
     hands.client.release()
     hands.take()
-    assert hands.controller.cursor == 3
+    assert hands.controller.cursor.node == 3
     assert hands.controller.log.children == {0: [1], 1: [2], 2: [3], 3: []}
 
 
@@ -113,21 +113,21 @@ def test_a_run_asked_for_while_loading_begins_when_the_model_is_there() -> None:
     hands.controller.take([StateChanged(RunState.READY)])
     hands.take()
     assert hands.sent(Run) == [Run(0)]
-    assert hands.controller.cursor == 20
+    assert hands.controller.cursor.node == 20
 
 
 def test_ten_steps_go_along_recorded_nodes_first() -> None:
     hands = Hands()
     hands.controller.run(4)
     hands.take()
-    hands.controller.first()
+    hands.controller.cursor.first()
     hands.controller.run(10)
     hands.take()
-    assert hands.controller.cursor == 10
+    assert hands.controller.cursor.node == 10
     assert hands.sent(Run) == [Run(0, 4), Run(4, 6)]
-    hands.controller.first()
+    hands.controller.cursor.first()
     hands.controller.run(3)
-    assert hands.controller.cursor == 3
+    assert hands.controller.cursor.node == 3
     assert len(hands.sent(Run)) == 2
 
 
@@ -135,7 +135,7 @@ def test_continue_runs_to_the_end_and_then_does_nothing() -> None:
     hands = Hands()
     hands.controller.run()
     hands.take()
-    assert hands.controller.cursor == 20
+    assert hands.controller.cursor.node == 20
     assert hands.controller.log.state.state is RunState.STOPPED
     hands.controller.run()
     hands.take()
@@ -157,10 +157,10 @@ def test_going_back_while_it_runs_does_not_pull_the_cursor_along() -> None:
     hands.take()
     hands.client.held = True
     hands.controller.run(2)
-    hands.controller.back()
+    hands.controller.cursor.back()
     hands.client.release()
     hands.take()
-    assert hands.controller.cursor == 2
+    assert hands.controller.cursor.node == 2
     assert len(hands.controller.log.nodes) == 5
 
 
@@ -168,10 +168,10 @@ def test_force_makes_a_sibling_and_goes_there() -> None:
     hands = Hands()
     hands.controller.run(3)
     hands.take()
-    hands.controller.back()
+    hands.controller.cursor.back()
     hands.controller.force(9)
     hands.take()
-    assert hands.controller.cursor == 4
+    assert hands.controller.cursor.node == 4
     step = hands.controller.view.step
     assert step is not None
     assert (step.token.id, step.parent) == (9, 1)
@@ -212,7 +212,7 @@ def test_whole_logits_are_asked_for_once() -> None:
     dense = hands.controller.view.dense
     assert dense is not None
     assert dense.logits.shape == (26,)
-    hands.controller.back()
+    hands.controller.cursor.back()
     assert hands.controller.view.dense is None
 
 

@@ -82,7 +82,7 @@ async def test_the_app_runs_on_it_and_gives_the_reasons() -> None:
     one = Inspector(request, client, DirectClient)  # type: ignore[arg-type]
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "b", "n")
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
         assert len(one.controller.log.nodes) == 2
         assert "n/a: backend toy has no cache" in pane_text(one, "gauges")
         assert "n/a: backend toy" in pane_text(one, "kv")

@@ -69,7 +69,7 @@ def test_a_deletion_moves_only_the_cursors_that_were_in_the_branch() -> None:
     for node, parent in ((1, 0), (2, 1), (3, 1)):
         record = fakes.step(node, fakes.timing(1.0), fakes.kv(3 + node), parent=parent)
         controller.log.add(record)
-    first, second = controller.active, controller.new_cursor()
+    first, second = controller.cursor, controller.new_cursor()
     first.node, second.node = 2, 3
     controller.take([BranchDeleted(3)])
     assert (first.node, second.node) == (2, 1)
@@ -87,7 +87,7 @@ class Hands:
         for command in script("abc"):
             self.client.send(command)
         self.take()
-        self.first, self.second = self.controller.active, self.controller.new_cursor()
+        self.first, self.second = self.controller.cursor, self.controller.new_cursor()
 
     def take(self) -> None:
         while records := self.client.take():
@@ -98,7 +98,7 @@ def test_the_cursor_that_asked_for_a_token_follows_it_whichever_is_active_by_the
     hands = Hands()
     hands.client.held = True
     hands.controller.step()
-    hands.controller.active = hands.second
+    hands.controller.cursor = hands.second
     hands.client.release()
     hands.take()
     assert (hands.first.node, hands.second.node) == (1, ROOT)
@@ -110,10 +110,10 @@ def test_steps_asked_for_during_a_pass_are_those_of_the_cursor_that_was_active_t
     hands.take()
     hands.client.held = True
     hands.controller.step()
-    hands.controller.active = hands.second
+    hands.controller.cursor = hands.second
     hands.second.node = 2
     hands.controller.step()
-    hands.controller.active = hands.first
+    hands.controller.cursor = hands.first
     hands.client.release()
     hands.take()
     # The token is there by the time that the second one's turn comes: no pass, and no fork.

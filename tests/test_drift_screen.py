@@ -128,7 +128,7 @@ async def test_d_measures_at_the_cursor_and_closes_again() -> None:
         assert "fresh read of 4 tokens" in shown(one)
         await press(pilot, "q")
         assert not isinstance(one.screen, DriftScreen)
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
 
 
 async def test_before_the_prompt_is_read_there_is_nothing_to_measure() -> None:
@@ -174,7 +174,7 @@ async def test_a_recording_shows_what_was_measured_and_says_where_nothing_was(
     one: Inspector = replayed(open_session(seen.path))
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "d")
-        assert one.controller.cursor == 3
+        assert one.controller.cursor.node == 3
         assert "fresh read of 5 tokens" in shown(one)
         await press(pilot, "r")
         assert "fresh read of 5 tokens" in shown(one)

@@ -26,10 +26,10 @@ async def test_no_dial_keys_below_a_window(window: str, close: str) -> None:
         await press(pilot, window)
         assert "Step" in footer(screen_text(one))
         assert not [name for name in DIALS if name in footer(screen_text(one))]
-        tried = one.controller.what_if
+        tried = one.controller.cursor.what_if
         await press(pilot, close)
         assert [name for name in DIALS if name in footer(screen_text(one))] == list(DIALS)
-        assert one.controller.what_if is tried
+        assert one.controller.cursor.what_if is tried
 
 
 async def test_the_palette_offers_them_all_the_same() -> None:
@@ -41,10 +41,10 @@ async def test_the_palette_offers_them_all_the_same() -> None:
         await pilot.pause(0.5)
         found = [str(option.prompt) for option in one.screen.query_one(CommandList).options]
         assert any("Much more  (>)" in prompt for prompt in found)
-        before = one.controller.what_if
+        before = one.controller.cursor.what_if
         await press(pilot, "down", "enter")
         await pilot.pause(0.2)
-        assert one.controller.what_if is not before
+        assert one.controller.cursor.what_if is not before
 
 
 @pytest.mark.parametrize("width", [80, 160])

@@ -57,9 +57,9 @@ async def test_e7_the_gauge_says_which_key_measures(size: tuple[int, int]) -> No
         assert one.query_one(GaugesPane).ceilings == CEILINGS
         assert [ceilings for _, ceilings in kept] == [CEILINGS]
         # The run is where it was, and goes on.
-        assert one.controller.cursor == 3
+        assert one.controller.cursor.node == 3
         await press(pilot, "n")
-        assert one.controller.cursor == 4
+        assert one.controller.cursor.node == 4
 
 
 async def test_e7_a_click_on_the_gauge_measures_too() -> None:
@@ -94,7 +94,7 @@ async def test_e7_while_the_engine_runs_it_waits_and_says_for_what() -> None:
         await taken_in(one, pilot)
         await taken_in(one, pilot)
         # The run was not stopped for it: it went to its budget of 20 tokens first.
-        assert one.controller.cursor == 20
+        assert one.controller.cursor.node == 20
         assert sent(one) == 1
         assert len(kept) == 1
 

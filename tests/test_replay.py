@@ -58,21 +58,21 @@ async def test_the_example_is_stepped_without_a_model() -> None:
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot)
         assert "a recording" in screen_text(one).splitlines()[0]
-        tip = one.controller.cursor
+        tip = one.controller.cursor.node
         assert tip == 31
         await press(pilot, "b", "b")
-        assert one.controller.cursor == 29
+        assert one.controller.cursor.node == 29
         await press(pilot, "g", "n", "n")
-        assert one.controller.cursor == 2
+        assert one.controller.cursor.node == 2
         assert '","' in pane_text(one, "ladder")
         await press(pilot, "G")
-        assert one.controller.cursor == tip
+        assert one.controller.cursor.node == tip
         await press(pilot, "n")
         assert notes(one) == [REFUSAL]
         assert not one.controller.busy
-        assert one.controller.cursor == tip
+        assert one.controller.cursor.node == tip
         await press(pilot, "r", "K", "w", "b")
-        assert one.controller.cursor == 30
+        assert one.controller.cursor.node == 30
         assert notes(one)[-1].endswith("capital.llmi")
 
 
@@ -92,7 +92,7 @@ async def test_whole_logits_that_are_stored_are_shown(letters: Session) -> None:
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "2", "end")
         assert "all 26 ids" in pane_text(one, "ladder") or "26" in pane_text(one, "ladder")
-        one.controller.need_dense(one.controller.cursor)
+        one.controller.need_dense(one.controller.cursor.node)
         await press(pilot)
         dense = one.controller.log.dense
         assert isinstance(dense, DenseLogits)
@@ -108,10 +108,10 @@ async def test_what_if_on_a_recording_is_what_if_live(letters: Session) -> None:
     for inspector in (live, one):
         async with inspector.run_test(size=WIDE) as pilot:
             await press(pilot, "n", "n", "n") if inspector is live else await press(pilot, "b", "b")
-            assert inspector.controller.cursor == 3
+            assert inspector.controller.cursor.node == 3
             await press(pilot, "s")
             await type_top_k(pilot)
-            assert inspector.controller.what_if is not None
+            assert inspector.controller.cursor.what_if is not None
             shown.append(pane_text(inspector, "ladder"))
     assert shown[0] == shown[1]
 
@@ -136,7 +136,7 @@ async def test_a_hidden_branch_stays_hidden(tmp_path: Path) -> None:
     live.keeping.recorder = recorder(Save(), library)
     async with live.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "n", "r", "n")
-        live.controller.delete(live.controller.cursor)
+        live.controller.delete(live.controller.cursor.node)
         await press(pilot)
         live.controller.undo()
         live.controller.delete(2)
@@ -148,7 +148,7 @@ async def test_a_hidden_branch_stays_hidden(tmp_path: Path) -> None:
         await press(pilot)
         assert one.controller.log.hidden == hidden == {2}
         assert one.controller.log.children == children
-        assert one.controller.cursor == 4
+        assert one.controller.cursor.node == 4
 
 
 async def test_two_branches_are_compared() -> None:
@@ -235,9 +235,9 @@ async def test_a_key_switches_streaming_while_it_plays() -> None:
         one.replay.player._began -= ends - 0.05
         await pilot.pause(0)
         one.replay.player._wait()
-        assert one.controller.cursor == 1
+        assert one.controller.cursor.node == 1
         await pilot.pause(0.3)
-        assert one.controller.cursor == 24
+        assert one.controller.cursor.node == 24
         assert one.controller.log.state.state is RunState.PAUSED
         await press(pilot, "S", "g", "c")
         assert "replayed 0.001x, streaming" in screen_text(one).splitlines()[0]
@@ -255,7 +255,7 @@ async def test_tokens_that_are_all_due_do_not_stop_the_clock() -> None:
         one.replay.player._began -= 1e6
         one.replay.player._wait()
         await pilot.pause(0.2)
-        assert one.controller.cursor == 24
+        assert one.controller.cursor.node == 24
         assert one.controller.log.state.state is RunState.PAUSED
 
 
@@ -277,10 +277,10 @@ async def test_c_plays_and_space_holds() -> None:
     one = replayed(open_session(example("chat")), playing=Playing(speed=1000.0))
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot)
-        assert one.controller.cursor == 0
+        assert one.controller.cursor.node == 0
         await press(pilot, "c")
         await pilot.pause(0.5)
-        assert one.controller.cursor == 24
+        assert one.controller.cursor.node == 24
         assert one.controller.log.state.state is RunState.PAUSED
     one = replayed(open_session(example("chat")), playing=Playing(speed=0.001))
     async with one.run_test(size=WIDE) as pilot:
@@ -289,7 +289,7 @@ async def test_c_plays_and_space_holds() -> None:
         assert "replayed 0.001x" in screen_text(one).splitlines()[0]
         await press(pilot, "space")
         assert one.controller.log.state.state is RunState.PAUSED
-        assert one.controller.cursor == 1
+        assert one.controller.cursor.node == 1
 
 
 # --- with a model -----------------------------------------------------------------------------
@@ -309,11 +309,11 @@ async def test_a_model_goes_on_from_any_node(letters: Session, tmp_path: Path) -
         await press(pilot, "b", "b")
         assert [type(sent) for sent in clients[0].sent].count(Restore) == 1
         await press(pilot, "r")
-        assert one.controller.cursor == 6
+        assert one.controller.cursor.node == 6
         assert one.controller.view.step is not None
         assert one.controller.view.step.parent == 2
         await press(pilot, "n", "h", "G", "n")
-        assert one.controller.cursor == 8
+        assert one.controller.cursor.node == 8
         assert one.controller.view.step.parent == 5
         await settle(one, pilot)
     assert letters.path.read_bytes() == before

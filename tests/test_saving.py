@@ -237,7 +237,7 @@ async def test_a_folder_that_cannot_be_written_is_said_and_marked(
         assert notes(one)[0].startswith("not saved: ")
         await press(pilot, "n", "n")
         await settle(one, pilot)
-        assert one.controller.cursor == 3
+        assert one.controller.cursor.node == 3
         assert len([line for line in notes(one) if "not saved" in line]) == 1
         await press(pilot, "q")
         assert isinstance(one.screen, QuitMenu)

@@ -79,7 +79,7 @@ async def test_opening_and_jumping_read_what_is_seen(long: Session, reads: Reads
     one = replayed(long)
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot)
-        assert one.controller.cursor == STEPS
+        assert one.controller.cursor.node == STEPS
         assert f"token {9 + STEPS:,}" in screen_text(one)
         first, last, middle = 0, STEPS // BLOCK, MIDDLE // BLOCK
         blocks, ladders = reads.take()
@@ -89,7 +89,7 @@ async def test_opening_and_jumping_read_what_is_seen(long: Session, reads: Reads
         blocks, ladders = reads.take()
         assert set(blocks) <= {first, last - 1}
         assert ladders <= 2
-        one.controller.go_to(MIDDLE)
+        one.controller.cursor.go_to(MIDDLE)
         one.paint()
         await press(pilot)
         assert f"token {9 + MIDDLE:,} of {9 + STEPS:,}" in screen_text(one)
@@ -99,7 +99,7 @@ async def test_opening_and_jumping_read_what_is_seen(long: Session, reads: Reads
         assert ladders <= 2
         await press(pilot, "G", "b", "g", "n")
         assert set(reads.take()[0]) <= {first, last - 1, last}
-        one.controller.go_to(MIDDLE)
+        one.controller.cursor.go_to(MIDDLE)
         assert one.controller.view.branch.nodes == list(range(1, STEPS + 1))
 
 
@@ -114,7 +114,7 @@ async def test_breakpoints_read_the_steps_they_are_looked_for_in(
         await press(pilot)
         blocks, _ = reads.take()
         assert len(set(blocks)) <= 3
-        one.controller.go_to(MIDDLE)
+        one.controller.cursor.go_to(MIDDLE)
         one.paint()
         await press(pilot)
         watched = one.controller.breakpoints.watched(MIDDLE)
@@ -127,12 +127,12 @@ def test_moving_along_the_whole_run_reads_none_of_it(long: Session, reads: Reads
     controller.replay(long.records(steps=False), long.steps, long.tree)
     reads.take()
     controller.run()
-    assert controller.cursor == STEPS
-    controller.back()
-    controller.first()
-    controller.last()
-    controller.go_to(MIDDLE)
-    assert not controller.sibling(1)
+    assert controller.cursor.node == STEPS
+    controller.cursor.back()
+    controller.cursor.first()
+    controller.cursor.last()
+    controller.cursor.go_to(MIDDLE)
+    assert not controller.cursor.sibling(1)
     assert controller.log.branch(MIDDLE) == 1
     assert reads.take() == ([], 0)
 

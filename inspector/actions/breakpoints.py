@@ -24,7 +24,7 @@ class Breakpoints:
             self._host.paint()
 
         await self._host.ask(
-            BreakpointsScreen(controller.breakpoints, lambda: controller.cursor, changed)
+            BreakpointsScreen(controller.breakpoints, lambda: controller.cursor.node, changed)
         )
 
     def reverse(self) -> None:

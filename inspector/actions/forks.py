@@ -135,8 +135,8 @@ class Forks:
         wanted = await self._host.ask(SettingsAsk(place.title, chain))
         if wanted is None:
             return
-        at_tip = not controller.log.children.get(controller.cursor)
-        controller.what_if = wanted
+        at_tip = controller.cursor.at_tip
+        controller.cursor.what_if = wanted
         self._trying.apply(here=not place.after)
         if place.after and at_tip:
             # Nothing is there that the settings could fork: the next token is drawn with them.
@@ -147,14 +147,14 @@ class Forks:
 
     def sibling(self, by: int) -> None:
         """To the next or the previous branch at the nearest fork above."""
-        if not self._host.controller.sibling(by):
+        if not self._host.controller.cursor.sibling(by):
             self._warn("there is no fork above: f makes one")
         self._host.paint()
 
     def _branch(self) -> StepRecord | None:
         """The first token of the branch that is meant: the tree's selected row, or the cursor's."""
         focused, controller = self._host.focused, self._host.controller
-        node = focused.head if isinstance(focused, TreePane) else controller.cursor
+        node = focused.head if isinstance(focused, TreePane) else controller.cursor.node
         head = controller.log.branch(node)
         if head is None:
             self._warn("this is the prompt: a branch begins after it")

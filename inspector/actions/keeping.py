@@ -39,7 +39,7 @@ class Keeping:
                     self._host.send(SendVocabulary())
                 elif isinstance(record, StepRecord):
                     self._host.send(SendLogits(record.node))
-        cursor = self._host.controller.cursor
+        cursor = self._host.controller.cursor.node
         # Whole logits that were asked for only to be kept would take those away that are looked at.
         made = {record.node for record in records if isinstance(record, StepRecord)}
         return [

@@ -34,7 +34,7 @@ class Measurements:
     async def drift(self) -> None:
         """Show how far the cursor's logits lie from a fresh read's; measure it where it was not."""
         controller = self._host.controller
-        log, node = controller.log, controller.cursor
+        log, node = controller.log, controller.cursor.node
         if node not in log.drifts and not self._measurable():
             return
         ask = partial(controller.measure_drift, node) if self._host.can_run else None

@@ -101,7 +101,7 @@ class Player:
         if tempo is None:
             return
         for node in tempo.arrived(self._elapsed_s):
-            controller.cursor = node
+            controller.cursor.node = node
             if controller.breakpoints.reached(node):
                 self.stop()
                 return

@@ -46,7 +46,7 @@ class Replay:
             host.say(session.told)
         played = bool(self._recording.playing.speed)
         self._recall_breakpoints(anew=played)
-        controller.cursor = ROOT if played else log.tip(ROOT, {})
+        controller.cursor.node = ROOT if played else log.tip(ROOT, {})
         if self._recording.attach is not None:
             host.use(self._recording.attach())
             for command in (host.asked.open, host.asked.configure):

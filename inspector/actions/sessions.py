@@ -70,7 +70,7 @@ class Sessions:
             self._picture(await host.picture())
         elif form is not None:
             tip = controller.view.ahead
-            node = tip[-1].node if tip else controller.cursor
+            node = tip[-1].node if tip else controller.cursor.node
             source = Source.of_log(controller.log, node, self._replayed)
             path = free_path(self._stem, form)
             self.exports.submit(partial(self._write, source, path, form))

@@ -19,8 +19,8 @@ class Trying:
     def take(self, message: Try) -> None:
         """Try another chain, or none."""
         controller, debugger = self._host.controller, self._host.debugger
-        before = controller.what_if
-        controller.what_if = message.chain
+        before = controller.cursor.what_if
+        controller.cursor.what_if = message.chain
         message.taken = True
         if (before is None) != (message.chain is None):
             # Not at every turn: the footer makes all its keys anew.
@@ -30,7 +30,7 @@ class Trying:
     def apply(self, *, here: bool) -> None:
         """Go on with what is tried for the rest of the run, or from this very token on."""
         host, controller = self._host, self._host.controller
-        chain, facts = controller.what_if, controller.log.facts
+        chain, facts = controller.cursor.what_if, controller.log.facts
         if not host.can_run:
             host.say(REFUSAL, warn=True)
         elif chain is not None:

@@ -28,7 +28,6 @@ from engine.records.events import BranchDeleted, EngineError, Record, RunState, 
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.run.tree import ROOT, Tree
-from engine.sampling.chain import Chain
 from inspector.state.breakpoints import BreakpointState
 from inspector.state.cursor import Cursor
 from inspector.state.view import RunLog, View
@@ -43,10 +42,10 @@ class Controller:
         self.log = RunLog()
         self.cursors = [Cursor(self.log)]
         """All that look at the log. A new prompt takes each to its start."""
-        self.active = self.cursors[0]
+        self.cursor = self.cursors[0]
         """The cursor that keys move, and from which the run goes on."""
-        # The cursor that was active when the engine was last asked for tokens: it follows them.
-        self._following = self.active
+        # The cursor from which the engine was last asked for tokens: it follows them.
+        self._following = self.cursor
         self.breakpoints = BreakpointState(self.log)
         self._send = send
         # What the engine knows of the breakpoints.
@@ -70,26 +69,8 @@ class Controller:
 
     @property
     def view(self) -> View:
-        """The log as the active cursor sees it."""
-        return self.active.view
-
-    @property
-    def cursor(self) -> int:
-        """The node of the active cursor."""
-        return self.active.node
-
-    @cursor.setter
-    def cursor(self, node: int) -> None:
-        self.active.node = node
-
-    @property
-    def what_if(self) -> Chain | None:
-        """The chain that is tried at the active cursor."""
-        return self.active.what_if
-
-    @what_if.setter
-    def what_if(self, chain: Chain | None) -> None:
-        self.active.what_if = chain
+        """The log as the cursor sees it."""
+        return self.cursor.view
 
     @property
     def busy(self) -> bool:
@@ -133,7 +114,7 @@ class Controller:
 
     def _deletion(self, record: BranchDeleted) -> None:
         if record.undone:
-            self.cursor = record.node
+            self.cursor.node = record.node
         else:
             for cursor in self.cursors:
                 cursor.leave_deleted(record.node)
@@ -165,7 +146,7 @@ class Controller:
 
     def step(self) -> None:
         """Follow the recorded child, or have one pass run."""
-        self._step(self.active)
+        self._step(self.cursor)
 
     def _step(self, cursor: Cursor) -> None:
         if cursor.forward():
@@ -175,48 +156,30 @@ class Controller:
         else:
             self._do(Step(cursor.node), cursor)
 
-    def back(self) -> None:
-        """To the parent; nothing is computed and nothing lost."""
-        self.active.back()
-
-    def first(self) -> None:
-        self.active.first()
-
-    def last(self) -> None:
-        self.active.last()
-
-    def go_to(self, node: int) -> None:
-        """Move to a node that exists; anything else is ignored."""
-        self.active.go_to(node)
-
-    def sibling(self, by: int) -> bool:
-        """To the branch ``by`` places further at the nearest fork above; False if there is none."""
-        return self.active.sibling(by)
-
     # --- running ------------------------------------------------------------------------------
 
     def run(self, count: int | None = None) -> None:
         """Go on by ``count`` steps, or until something stops the run: recorded steps first."""
         left = count
-        while left != 0 and self.active.forward():
-            if self.breakpoints.reached(self.cursor):
+        while left != 0 and self.cursor.forward():
+            if self.breakpoints.reached(self.cursor.node):
                 return
             left = None if left is None else left - 1
         if left == 0:
             return
         if not self.busy:
-            self._do(Run(self.cursor, left))
+            self._do(Run(self.cursor.node, left))
             self._counted = left is not None
         elif left is not None and self._counted:
-            self._queued.extend([self.active] * left)
+            self._queued.extend([self.cursor] * left)
         elif self.log.state.state in (RunState.STARTING, RunState.LOADING):
             # Asked for before the model is there: it begins when the model is.
             self._run_when_ready = True
 
     def reverse(self) -> bool:
         """Back to the last step where a breakpoint strikes; False, and to the prompt, if none."""
-        found = self.breakpoints.before(self.cursor)
-        self.cursor = ROOT if found is None else found
+        found = self.breakpoints.before(self.cursor.node)
+        self.cursor.node = ROOT if found is None else found
         return found is not None
 
     def tell_breakpoints(self) -> None:
@@ -289,23 +252,23 @@ class Controller:
         the same dice draw again. While the engine runs, its next passes use them, and no more.
         """
         self._send(settings)
-        self.what_if = None
-        step = self.log.nodes.get(self.cursor)
+        self.cursor.what_if = None
+        step = self.log.nodes.get(self.cursor.node)
         if here and step is not None:
             seed = step.seed
             self._beside(lambda parent: Step(parent, seed=seed))
-        elif not self.active.at_tip and not self.busy:
-            self._do(Step(self.cursor))
+        elif not self.cursor.at_tip and not self.busy:
+            self._do(Step(self.cursor.node))
 
     def _beside(self, command: Callable[[int], Step]) -> None:
-        step = self.log.nodes.get(self.cursor)
+        step = self.log.nodes.get(self.cursor.node)
         if step is not None:
             self.fork(command(step.parent))
 
     def _do(self, command: Command, cursor: Cursor | None = None) -> None:
         self.tell_breakpoints()
         self._sent, self._counted = True, True
-        self._following = cursor or self.active
+        self._following = cursor or self.cursor
         self._send(command)
 
     # --- asking -------------------------------------------------------------------------------
@@ -344,7 +307,7 @@ class Controller:
 
     def measure_curves(self) -> None:
         """Ask what tokens cost along the cursor's branch with a cache and without."""
-        self._send(MeasureCurves(self.active.tip))
+        self._send(MeasureCurves(self.cursor.tip))
 
     def restore_command(self) -> Restore | None:
         """The command that has a new engine go on with the run; None before any prompt."""
