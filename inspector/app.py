@@ -348,7 +348,7 @@ class Inspector(SafeApp[None]):
 
     @property
     def _player(self) -> Player | None:
-        """What plays a recording at its tempo."""
+        """The player of a recording at its tempo."""
         return self.replay.player if self.replay is not None else None
 
     def action_continue(self) -> None:

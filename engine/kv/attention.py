@@ -208,7 +208,7 @@ def _way_of(query: torch.Tensor, key: torch.Tensor, one: bool, short: bool) -> _
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsSeen:
-    """What the rows of a pass may see: ``positions`` (rows, n) are those of their queries.
+    """Visible keys of a pass's rows: ``positions`` (rows, n) are those of their queries.
 
     ``firsts`` (rows,) are the first positions that each row's layers return, by the mask sizes
     (length, offset) of those layers.
@@ -240,7 +240,7 @@ def _rows_mask(
     use_vmap: bool = False,
     **kwargs: Any,
 ) -> torch.Tensor:
-    """What each query sees, (rows, 1, n, kv_length): the model's own rule at the row's positions.
+    """Mask of each query, (rows, 1, n, kv_length): the model's own rule at the row's positions.
 
     A rule that takes single indices only is refused with RuntimeError.
     """

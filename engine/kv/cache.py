@@ -218,7 +218,7 @@ class PooledCache(Cache):
             self._settle()
 
     def reserve(self, branch: Branch, count: int) -> tuple[Place, ...]:
-        """Where a pass over ``count`` more positions of ``branch`` writes and reads, by group.
+        """Places that a pass over ``count`` more positions of ``branch`` uses, by group.
 
         The pool's ``commit`` or ``abandon`` ends it. Raises OutOfBlocks when there is no room.
         """

@@ -74,8 +74,11 @@ class RowsLayer(CacheLayerMixin):
 
 
 class RowsCache(Cache):
-    """All layers for one pass. ``positions`` (rows, n): those of the ids, the last one repeated
-    where a row has fewer ids than the longest."""
+    """All layers for one pass.
+
+    ``positions`` (rows, n) are those of the ids, the last one repeated where a row has fewer ids
+    than the longest.
+    """
 
     def __init__(self, layers: list[RowsLayer], positions: torch.Tensor) -> None:
         super().__init__(layers=layers)

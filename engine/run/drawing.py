@@ -21,7 +21,7 @@ _NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a step is to be: its place in the tree, and how its token is come by."""
+    """Plan of a step: its place in the tree, and how its token is chosen."""
 
     node: int
     parent: int

@@ -29,7 +29,7 @@ class Measurements:
         self.keep = keep
         self._measured: Measured | None = None
         self.known: Known | None = None
-        """What the gauges hold the run's speed against."""
+        """Ceilings beside which the gauges show the run's speed."""
 
     async def drift(self) -> None:
         """Show how far the cursor's logits lie from a fresh read's; measure it where it was not."""

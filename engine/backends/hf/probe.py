@@ -187,7 +187,7 @@ def _takes_several(reader: Reader, ids: list[int], logits: FloatArray) -> bool:
 
 
 def alike(reader: Reader, left: FloatArray, right: FloatArray) -> bool:
-    """Whether two vectors of logits differ by no more than rounding in the reader's dtype."""
+    """True if two vectors of logits differ by no more than rounding in the reader's dtype."""
     eight = reader.pool is not None and reader.pool.quantized
     tolerance = _ALIKE.get("int8" if eight else reader.parts.dtype, _LOOSELY)
     finite = np.isfinite(left)

@@ -54,7 +54,7 @@ class Reader:
         """The name of the model's argument that takes its cache."""
         self.keywords: dict[str, Any] = {"use_cache": cached, "return_dict": True}
         self.shares_passes: bool | None = None
-        """Whether several rows in one pass give what each gives alone; None until it was tried."""
+        """True if several rows in one pass give what each gives alone; None until it was tried."""
         self._own_ids: list[int] = []
         self._own_variant = b""
         self._whole = 0
@@ -91,7 +91,7 @@ class Reader:
         return []
 
     def adopt(self, sequence: list[int], ids: Sequence[int]) -> None:
-        """What the model's own cache holds now is ``sequence``, which ``ids`` were added to."""
+        """Note that the model's own cache holds ``sequence`` now, which ``ids`` were added to."""
         sequence.extend(ids)
         self._own_ids = sequence
 
@@ -336,7 +336,7 @@ class Reader:
         return self.is_first_of(kind)
 
     def is_first_of(self, kind: tuple[str, int]) -> bool:
-        """Whether no pass of ``kind`` has run before; from now on one has."""
+        """True if no pass of ``kind`` has run before; from now on one has."""
         first = kind not in self._kinds
         self._kinds.add(kind)
         return first

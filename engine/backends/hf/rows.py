@@ -182,7 +182,7 @@ def _held(pool: PooledCache, branches: Sequence[Branch]) -> Iterator[None]:
 
 
 def _shares_passes(reader: Reader, pool: PooledCache, row: tuple[Branch, Sequence[int]]) -> bool:
-    """Whether this model can read several rows in one pass; tried out the first time."""
+    """True if this model can read several rows in one pass; tried out the first time."""
     parts = reader.parts
     if (
         parts.rope is not None  # K and V of each row depend on its own length
@@ -199,7 +199,7 @@ def _shares_passes(reader: Reader, pool: PooledCache, row: tuple[Branch, Sequenc
 
 
 def _agree(reader: Reader, pool: PooledCache, text: Sequence[int]) -> bool | None:
-    """Whether two beginnings of ``text``, taken to its end in one pass, give what it gives alone.
+    """True if two beginnings of ``text``, taken to its end in one pass, give what it gives alone.
 
     None where there is no room to find out. Leaves no trace but warmth.
     """
