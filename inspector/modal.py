@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from textual.app import App
-from textual.screen import ModalScreen, SystemModalScreen
+from textual.screen import ModalScreen, Screen, SystemModalScreen
 
 
 def modal_open(app: App[Any]) -> bool:
@@ -16,3 +16,8 @@ def modal_open(app: App[Any]) -> bool:
     stack = app.screen_stack
     top = stack[-1] if stack else None
     return isinstance(top, ModalScreen) and not isinstance(top, SystemModalScreen)
+
+
+def is_closed(screen: Screen[Any]) -> bool:
+    """True if a key that came at once has closed a screen before its widgets were there."""
+    return screen not in screen.app.screen_stack

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from textual.binding import Binding
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.pilot import Pilot
 from textual.widgets import Button, Input, OptionList, TextArea
 
@@ -483,3 +484,20 @@ async def test_buttons_do_what_the_keys_do() -> None:
         await pilot.pause(0.1)
         assert not isinstance(one.screen, Dialog)
         assert one.controller.log.nodes == {}
+
+
+@pytest.mark.parametrize("key", ["P", "m", "B", "o", "e", "f", "D", "d"])
+async def test_a_window_closed_by_a_key_that_comes_at_once_ends_nothing(key: str) -> None:
+    """Both keys lie there before the window has anything in it, as from a macro."""
+    one = app()
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n")
+        one.post_message(Key(key, key))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            if len(one.screen_stack) == 2:
+                break
+        one.screen.dismiss(None)
+        await press(pilot, "n")
+        assert len(one.screen_stack) == 1
+        assert one.controller.cursor == 3

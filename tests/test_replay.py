@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.commands import Configure, Open, Restore, Submit
-from engine.records.events import DenseLogits, RunState
+from engine.commands import Configure, Open, Pause, Restore, Submit
+from engine.records.events import DenseLogits, RunState, StateChanged
 from engine.records.step import StepRecord
 from inspector.actions.player import Playing
 from inspector.app import Inspector, replaying
@@ -383,3 +383,13 @@ def test_a_replay_never_imports_torch() -> None:
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
     assert "inspector.actions.replay" in loaded
     assert not loaded.intersection(("torch", "transformers", "tokenizers", "accelerate"))
+
+
+async def test_space_pauses_a_model_that_goes_on_from_a_recording(letters: Session) -> None:
+    client = DirectClient()
+    one = replayed(letters, attach=lambda: client)
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot)
+        one.controller.take([StateChanged(RunState.RUNNING)])
+        await press(pilot, "space")
+        assert client.sent[-1] == Pause()

@@ -19,6 +19,7 @@ from engine.conditions.condition import Condition, ConditionError, Unavailable, 
 from engine.conditions.figures import NAMES
 from engine.conditions.functions import FUNCTIONS
 from engine.text import visible
+from inspector.modal import is_closed
 from inspector.panes.breakpoints import NamesPane, PointsPane, word_at_end
 from inspector.state.breakpoints import BreakpointState, Mark, Watch
 from inspector.widgets.line_view import Pane
@@ -96,6 +97,8 @@ class BreakpointsScreen(ModalScreen[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
+        if is_closed(self):
+            return
         self.show()
         # Who opens an empty list wants to type; who opens a full one may want to look.
         if self._breakpoints.points or self._breakpoints.watches:

@@ -16,6 +16,7 @@ from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from engine.text import visible
+from inspector.modal import is_closed
 from inspector.state.view import RunLog
 from inspector.widgets.one_line import OneLine
 
@@ -133,6 +134,8 @@ class Ask(Dialog[Answer]):
         yield buttons(self.OK)
 
     def on_mount(self) -> None:
+        if is_closed(self):
+            return
         self.query_one(Input).focus()
         self.hint()
 

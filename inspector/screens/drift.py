@@ -30,6 +30,7 @@ from inspector.draw.numbers import (
     three,
     wrapped,
 )
+from inspector.modal import is_closed
 from inspector.screens.dialog import Dialog
 from inspector.state.view import RunLog
 
@@ -145,7 +146,7 @@ class DriftScreen(Dialog[None]):
         yield _Lines(self._shown)
 
     def on_mount(self) -> None:
-        if self._node not in self._log.drifts:
+        if not is_closed(self) and self._node not in self._log.drifts:
             self.action_again()
 
     def action_again(self) -> None:

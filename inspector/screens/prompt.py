@@ -18,6 +18,7 @@ from engine.records.prompt import PromptRecord
 from engine.text import visible
 from inspector.draw.numbers import plural
 from inspector.escapes import escaped, needs_escapes, unescaped
+from inspector.modal import is_closed
 from inspector.screens.dialog import Dialog, buttons
 from inspector.state.view import RunLog
 
@@ -96,6 +97,8 @@ class PromptScreen(Dialog[bool]):
         return unescaped(text) if self._escaped else text
 
     def on_mount(self) -> None:
+        if is_closed(self):
+            return
         area = self.query_one("#text", PromptText)
         area.focus()
         area.move_cursor(area.document.end)

@@ -22,6 +22,7 @@ from textual.widgets.option_list import Option
 from engine.text import visible
 from inspector.background import Background
 from inspector.draw.numbers import cut, padded, plural, right
+from inspector.modal import is_closed
 from inspector.screens.session_asks import NewNameAsk
 from inspector.screens.text import TextScreen
 from inspector.widgets.one_line import OneLine
@@ -115,6 +116,8 @@ class SessionsScreen(ModalScreen[Path | None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
+        if is_closed(self):
+            return
         self.query_one("#preview").border_title = "Preview"
         self.query_one(OptionList).focus()
         self.look()
@@ -145,6 +148,8 @@ class SessionsScreen(ModalScreen[Path | None]):
             self._show(["no session holds that" if searched else "no sessions yet: runs are kept"])
 
     def on_resize(self) -> None:
+        if is_closed(self):
+            return
         chosen = self.chosen
         self._list(chosen.path if chosen else None)
 

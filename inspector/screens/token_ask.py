@@ -20,6 +20,7 @@ from engine.records.vocabulary import Token, Vocabulary
 from inspector.draw.cells import left, token_parts
 from inspector.draw.numbers import percent, plural
 from inspector.escapes import unescaped
+from inspector.modal import is_closed
 from inspector.screens.dialog import Ask
 from inspector.state.view import RunLog
 
@@ -71,6 +72,8 @@ class TokenAsk(Ask[Ids]):
         yield from rest
 
     def on_mount(self) -> None:
+        if is_closed(self):
+            return
         super().on_mount()
         self.query_one(OptionList).can_focus = False
         self._offer()
