@@ -103,11 +103,6 @@ class Session:
         return self.steps[node]
 
     @property
-    def hidden(self) -> frozenset[int]:
-        """The nodes of deleted branches. Their steps can be looked at like any other's."""
-        return self.tree.deleted
-
-    @property
     def tips(self) -> list[int]:
         """The last node of every branch that is there, oldest first."""
         return self.tree.tips
@@ -216,7 +211,7 @@ class Session:
         yield "prompt", self.prompt.text if self.prompt else None
         yield "steps", len(self)
         yield "branches", len(self.tips)
-        if self.hidden:
+        if self.tree.deleted:
             yield "deleted", len(self.tree.deleted_tips)
         yield "closed", self.closed
 

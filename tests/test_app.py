@@ -283,7 +283,7 @@ async def test_enter_on_a_candidate_forces_it() -> None:
         step = one.controller.view.step
         assert step is not None
         assert step.parent == 1
-        assert one.controller.log.children[1] == [2, 3]
+        assert one.controller.log.tree.children[1] == [2, 3]
         assert step.token.id == 0, "the first row: lowest id among equals"
 
 

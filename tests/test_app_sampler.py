@@ -238,7 +238,7 @@ async def test_a_inside_the_text_forks_after_the_cursor() -> None:
         step = one.controller.view.step
         assert step is not None
         assert (step.parent, step.node) == (2, 4)
-        assert one.controller.log.children[2] == [3, 4]
+        assert one.controller.log.tree.children[2] == [3, 4]
         assert step.chain_spec == "temperature=0.85 > top_k=40 > top_p=0.95"
 
 

@@ -51,7 +51,7 @@ def nodes_of(branches: Branches) -> list[int]:
 def reachable(log: RunLog) -> set[int]:
     found = [ROOT]
     for one in found:
-        found.extend(log.children[one])
+        found.extend(log.tree.children[one])
     return set(found)
 
 
@@ -60,15 +60,15 @@ def check(log: RunLog, branches: Branches) -> None:
     drawn = nodes_of(branches)
     assert len(drawn) == len(set(drawn))
     assert set(drawn) == reachable(log)
-    tips = sum(not log.children[one] for one in drawn)
+    tips = sum(not log.tree.children[one] for one in drawn)
     assert sum(not row.forks for row in branches.rows) == tips
     assert branches.depth <= math.log2(tips)
     seen: set[int] = set()
     for index, row in enumerate(branches.rows):
         nodes = branches.stretch(row.head)
         for before, after in pairwise(nodes):
-            assert log.children[before] == [after]
-        assert row.forks == len(log.children[nodes[-1]])
+            assert log.tree.children[before] == [after]
+        assert row.forks == len(log.tree.children[nodes[-1]])
         assert row.forks != 1 or row.head == ROOT
         if row.head != ROOT:
             assert log.nodes[row.head].parent in seen, "a parent stands above its children"
@@ -120,12 +120,12 @@ def test_a_deleted_branch_is_gone_and_comes_back(parents: list[int], data: st.Da
         log.add(BranchDeleted(deleted[-1]))
         branches.update(log.tree)
         check(log, branches)
-        assert log.hidden == set(log.nodes) - reachable(log)
+        assert log.tree.deleted == set(log.nodes) - reachable(log)
     for one in reversed(deleted):
         log.add(BranchDeleted(one, undone=True))
     branches.update(log.tree)
     assert branches.rows == before
-    assert log.hidden == frozenset()
+    assert log.tree.deleted == frozenset()
 
 
 @given(trees())
@@ -213,8 +213,8 @@ def test_a_recorded_tree_that_is_taken_over_hides_what_was_deleted() -> None:
     for record in deleted:
         recorded.add(record)
     log.take_over(recorded.nodes, recorded.tree)
-    assert log.hidden == {5, 6, 7, 8}
-    assert log.children[2] == [3]
+    assert log.tree.deleted == {5, 6, 7, 8}
+    assert log.tree.children[2] == [3]
     assert log.names == {3: "main"}
     branches = Branches()
     branches.update(log.tree)

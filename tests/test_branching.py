@@ -78,7 +78,7 @@ def two_branches() -> Hands:
     hands.redraw()
     hands.run(2)
     assert hands.controller.cursor.node == 8
-    assert hands.controller.log.children[2] == [3, 6]
+    assert hands.controller.log.tree.children[2] == [3, 6]
     return hands
 
 
@@ -130,7 +130,7 @@ def test_the_newest_child_where_none_was_visited() -> None:
         log.add(record)
     for seed in (8, 9):
         log.add(StepRecord(**{**vars(log.nodes[2]), "node": seed, "seed": seed}))
-    assert log.children[1] == [2, 8, 9]
+    assert log.tree.children[1] == [2, 8, 9]
     assert log.tip(ROOT, {}) == 9
     assert log.tip(ROOT, {1: 2}) == 2
     assert log.tree.following(1, {1: 77}) == 9
@@ -189,7 +189,7 @@ def test_several_tokens_are_forced_one_after_another() -> None:
     path = hands.controller.view.path
     assert [one.node for one in path] == [1, 9, 10, 11]
     assert [one.token.id for one in path[1:]] == [4, 5, 6]
-    assert hands.controller.log.children[1] == [2, 9]
+    assert hands.controller.log.tree.children[1] == [2, 9]
     assert hands.controller.cursor.node == 11
 
 
@@ -209,7 +209,7 @@ def test_a_branch_can_begin_at_the_prompt_and_after_a_tip() -> None:
     hands.take()
     hands.controller.fork(Step(ROOT, force=(3,)))
     hands.take()
-    assert hands.controller.log.children[ROOT] == [1, 2]
+    assert hands.controller.log.tree.children[ROOT] == [1, 2]
     assert hands.controller.cursor.node == 2
     assert hands.controller.unused_seed(ROOT) == 100
     assert hands.controller.unused_seed(2) is None
@@ -257,8 +257,8 @@ def test_a_deleted_branch_is_gone_until_it_is_brought_back() -> None:
     controller = hands.controller
     hands.delete(6)
     assert controller.cursor.node == 2
-    assert controller.log.children[2] == [3]
-    assert controller.log.hidden == {6, 7, 8}
+    assert controller.log.tree.children[2] == [3]
+    assert controller.log.tree.deleted == {6, 7, 8}
     controller.cursor.go_to(7)
     assert controller.cursor.node == 2, "what is gone cannot be gone to"
     controller.cursor.last()
@@ -266,8 +266,8 @@ def test_a_deleted_branch_is_gone_until_it_is_brought_back() -> None:
     assert controller.can_undo
     hands.undo()
     assert controller.cursor.node == 6
-    assert controller.log.children[2] == [3, 6]
-    assert controller.log.hidden == frozenset()
+    assert controller.log.tree.children[2] == [3, 6]
+    assert controller.log.tree.deleted == frozenset()
     assert not controller.can_undo
     controller.cursor.last()
     assert controller.cursor.node == 8
@@ -277,12 +277,12 @@ def test_several_deletions_are_undone_one_by_one_the_last_first() -> None:
     hands = two_branches()
     for node in (7, 6, 1):
         hands.delete(node)
-    assert hands.controller.log.children == {**hands.controller.log.children, ROOT: []}
+    assert hands.controller.log.tree.children == {**hands.controller.log.tree.children, ROOT: []}
     assert hands.controller.cursor.node == ROOT
     for node in (1, 6, 7):
         hands.undo()
         assert hands.controller.cursor.node == node
-    assert hands.controller.log.children[6] == [7]
+    assert hands.controller.log.tree.children[6] == [7]
     hands.undo()
     assert hands.controller.cursor.node == 7
 
@@ -378,7 +378,7 @@ def test_another_prompt_begins_a_new_tree_and_reuses_what_begins_alike() -> None
     controller = hands.controller
     assert (controller.cursor.node, controller.log.nodes) == (ROOT, {})
     assert not controller.can_undo
-    assert controller.log.hidden == frozenset()
+    assert controller.log.tree.deleted == frozenset()
     hands.run(1)
     prefill = hands.of(PrefillRecord)[-1]
     assert isinstance(prefill, PrefillRecord)
@@ -476,6 +476,6 @@ def test_names_and_deletions_are_kept_in_a_session(tmp_path: Path) -> None:
         by_tree.take_over(session.steps, session.tree)
         for log in (in_order, by_tree):
             assert log.names == live.names
-            assert log.hidden == live.hidden
-            assert log.hidden
-            assert log.children == live.children
+            assert log.tree.deleted == live.tree.deleted
+            assert log.tree.deleted
+            assert log.tree.children == live.tree.children

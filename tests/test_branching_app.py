@@ -96,7 +96,7 @@ async def test_a_text_of_several_tokens_is_forced_one_by_one() -> None:
         await press(pilot, "enter")
         path = one.controller.view.path
         assert [step.token.bytes for step in path[1:]] == [b"b", b"ab"]
-        assert one.controller.log.children[1] == [2, 3]
+        assert one.controller.log.tree.children[1] == [2, 3]
 
 
 async def test_completions_come_from_the_candidates_and_the_vocabulary() -> None:
@@ -224,7 +224,7 @@ async def test_a_fork_after_the_prompt() -> None:
         await press(pilot, "t", *"x", "enter")
         assert [step.token.bytes for step in one.controller.view.path] == [b"x"]
         await press(pilot, "g", "f", "r")
-        assert one.controller.log.children[0] == [1, 2]
+        assert one.controller.log.tree.children[0] == [1, 2]
 
 
 @pytest.mark.parametrize("key", ["s", "t", "o"])
@@ -326,9 +326,9 @@ async def test_a_branch_is_deleted_after_asking_and_u_brings_it_back() -> None:
         assert isinstance(one.screen, DeleteMenu)
         assert "2 tokens; until the next new token, u brings it back" in screen_text(one)
         await press(pilot, "n")
-        assert one.controller.log.hidden == frozenset()
+        assert one.controller.log.tree.deleted == frozenset()
         await press(pilot, "D", "y")
-        assert one.controller.log.hidden == {4, 5}
+        assert one.controller.log.tree.deleted == {4, 5}
         assert one.controller.cursor.node == 1
         await press(pilot, "9")
         assert "1 branch · 3 tokens" in str(one.query_one("#tree").border_subtitle)

@@ -101,7 +101,7 @@ def test_keys_pressed_while_a_pass_runs_are_neither_lost_nor_forks() -> None:
     hands.client.release()
     hands.take()
     assert hands.controller.cursor.node == 3
-    assert hands.controller.log.children == {0: [1], 1: [2], 2: [3], 3: []}
+    assert hands.controller.log.tree.children == {0: [1], 1: [2], 2: [3], 3: []}
 
 
 def test_a_run_asked_for_while_loading_begins_when_the_model_is_there() -> None:
@@ -175,7 +175,7 @@ def test_force_makes_a_sibling_and_goes_there() -> None:
     step = hands.controller.view.step
     assert step is not None
     assert (step.token.id, step.parent) == (9, 1)
-    assert hands.controller.log.children[1] == [2, 4]
+    assert hands.controller.log.tree.children[1] == [2, 4]
     assert [one.node for one in hands.controller.view.path] == [1, 4]
 
 
@@ -188,7 +188,7 @@ def test_drawing_again_uses_a_seed_not_used_there_yet() -> None:
         hands.take()
     seeds = [one.seed for one in hands.controller.log.nodes.values()]
     assert seeds == [7, 8, 9, 10]
-    assert hands.controller.log.children[ROOT] == [1, 2, 3, 4]
+    assert hands.controller.log.tree.children[ROOT] == [1, 2, 3, 4]
 
 
 def test_nothing_is_forked_at_the_prompt() -> None:

@@ -86,7 +86,7 @@ def fork_on(log: RunLog, way: Sequence[int]) -> int | None:
 
 
 def siblings(log: RunLog, node: int) -> int:
-    return len(log.children[log.nodes[node].parent])
+    return len(log.tree.children[log.nodes[node].parent])
 
 
 def name_on(log: RunLog, way: Sequence[int]) -> str:
@@ -100,7 +100,7 @@ def test_the_path_is_what_a_walk_finds_whatever_happened_before(seed: int) -> No
     log.add(fakes.prompt(3))
     node, deleted = 0, list[int]()
     for _ in range(400):
-        there = [one for one in log.nodes if one not in log.hidden] or [ROOT]
+        there = [one for one in log.nodes if one not in log.tree.deleted] or [ROOT]
         match rng.choices(
             ["grow", "fork", "visit", "delete", "undo", "name"], [6, 2, 3, 0.3, 0.3, 1]
         )[0]:
@@ -120,7 +120,7 @@ def test_the_path_is_what_a_walk_finds_whatever_happened_before(seed: int) -> No
                 log.add(BranchDeleted(deleted.pop(), undone=True))
             case "name" if log.nodes:
                 log.add(BranchNamed(rng.choice(there), rng.choice(["", "a", "b"])))
-        cursor = rng.choice([one for one in (*log.nodes, ROOT) if one not in log.hidden])
+        cursor = rng.choice([one for one in (*log.nodes, ROOT) if one not in log.tree.deleted])
         way, on = walk(log, cursor), walk_on(log, cursor, visited)
         view = View(log, cursor, None, dict(visited))
         assert view.path.nodes == way

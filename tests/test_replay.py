@@ -141,13 +141,13 @@ async def test_a_hidden_branch_stays_hidden(tmp_path: Path) -> None:
         live.controller.undo()
         live.controller.delete(2)
         await press(pilot)
-        hidden, children = live.controller.log.hidden, live.controller.log.children
+        hidden, children = live.controller.log.tree.deleted, live.controller.log.tree.children
     (seen,) = library.previews()
     one = replayed(open_session(seen.path))
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot)
-        assert one.controller.log.hidden == hidden == {2}
-        assert one.controller.log.children == children
+        assert one.controller.log.tree.deleted == hidden == {2}
+        assert one.controller.log.tree.children == children
         assert one.controller.cursor.node == 4
 
 

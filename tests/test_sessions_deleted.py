@@ -81,9 +81,9 @@ def test_what_counts_as_a_branch(tmp_path: Path, case: str) -> None:
         for source in sources:
             assert source.tree.tips == there
             assert source.deleted == len(gone)
-            assert source.tree.deleted == session.hidden
+            assert source.tree.deleted == session.tree.deleted
             assert [one.node for one in source.steps()] == [
-                node for node in PARENTS if node not in session.hidden
+                node for node in PARENTS if node not in session.tree.deleted
             ]
 
 

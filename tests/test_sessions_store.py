@@ -131,7 +131,7 @@ def test_a_run_log_takes_the_steps_as_they_are(tmp_path: Path) -> None:
             settings=session.settings,
             tree=StepTree(session.steps, session.tree),
         )
-        assert log.children == live.children
+        assert log.tree.children == live.tree.children
         assert_same([*log.path(9)], [*live.path(9)])
         assert_same(log.settings, live.settings)
         added = dataclasses.replace(session.step(9), node=10, parent=9)

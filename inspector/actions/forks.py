@@ -49,7 +49,7 @@ class Place:
     def top(self) -> TopTable | None:
         """The candidates there, where a token was drawn from them."""
         log = self.view.log
-        children = log.children.get(self.parent)
+        children = log.tree.children.get(self.parent)
         return log.nodes[children[-1]].top if children else None
 
     @property

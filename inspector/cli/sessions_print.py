@@ -96,8 +96,8 @@ def show(path: Path, form: str) -> int:
                 "created": session.created,
                 "closed": session.closed,
                 "writer": plain(session.writer),
-                "steps": len(session) - len(session.hidden),
-                "deleted_steps": len(session.hidden),
+                "steps": len(session) - len(session.tree.deleted),
+                "deleted_steps": len(session.tree.deleted),
                 "full_logits": session.full_logits,
                 "facts": {name: plain(value) for name, value in facts},
                 "prompt": plain(prompt),
@@ -144,7 +144,7 @@ def _require_node(session: Session, tip: int | None) -> None:
     ends = session.tips
     tips = ", ".join(str(node) for node in ends[:_BRANCHES])
     tips += f" and {len(ends) - _BRANCHES:,} more" if len(ends) > _BRANCHES else ""
-    what = f"node {tip} was deleted" if tip in session.hidden else f"there is no node {tip}"
+    what = f"node {tip} was deleted" if tip in session.tree.deleted else f"there is no node {tip}"
     raise UsageError(f"{session.path}: {what}; its branches end at {tips}")
 
 
@@ -172,7 +172,7 @@ def check(path: Path, form: str) -> int:
         with open_session(path) as session:
             read_everything(session)
             count, branches = len(session), len(session.tips)
-            deleted, told = len(session.hidden), session.told
+            deleted, told = len(session.tree.deleted), session.told
     except SessionError as error:
         _print_check(form, {"path": str(path), "whole": False, "error": str(error)}, [str(error)])
         return EXIT_CHECK

@@ -106,7 +106,7 @@ class PromptScreen(Dialog[bool]):
 
     @property
     def _hint(self) -> str:
-        count = len(self._log.nodes) - len(self._log.hidden)
+        count = len(self._log.nodes) - len(self._log.tree.deleted)
         gone = f"a new prompt takes the {plural(count, 'token')} of this tree off the screen"
         gone += "" if self._kept else ", and no file holds them: w, outside, saves them"
         parts = [_ESCAPES] * self._escaped + [gone] * bool(count)

@@ -213,7 +213,7 @@ class Controller:
 
     def unused_seed(self, parent: int) -> int | None:
         """The first seed with which nothing was drawn after ``parent``; None: the run's own."""
-        seeds = [self.log.nodes[node].seed for node in self.log.children.get(parent, ())]
+        seeds = [self.log.nodes[node].seed for node in self.log.tree.children.get(parent, ())]
         return 1 + max(seeds) if seeds else None
 
     def fork(self, step: Step) -> None:
@@ -320,7 +320,7 @@ class Controller:
         self._told = SetBreakpoints()
         if self.log.prompt is None:
             return None
-        nodes, hidden = self.log.nodes, self.log.hidden
+        nodes, hidden = self.log.nodes, self.log.tree.deleted
         there = {node: nodes[node] for node in nodes if node not in hidden}
         next_node = 1 + max(nodes, default=ROOT)
         return Restore(self.log.prompt, self.log.prefill, there, next_node)

@@ -34,7 +34,7 @@ class Cursor:
 
     @node.setter
     def node(self, node: int) -> None:
-        parent = self.log.parents.get(node)
+        parent = self.log.tree.parents.get(node)
         if parent is not None and parent == self._node:
             self._visited[parent] = node
         elif parent is not None and self._visited.get(node) != self._node:
@@ -51,7 +51,7 @@ class Cursor:
     @property
     def at_tip(self) -> bool:
         """True if nothing was drawn after its node yet."""
-        return not self.log.children.get(self._node)
+        return not self.log.tree.children.get(self._node)
 
     # --- moving -------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class Cursor:
 
     def back(self) -> None:
         """To the parent; at the prompt, nowhere."""
-        self.node = self.log.parents.get(self._node, ROOT)
+        self.node = self.log.tree.parents.get(self._node, ROOT)
 
     def first(self) -> None:
         """To the prompt."""
@@ -98,5 +98,5 @@ class Cursor:
 
     def leave_deleted(self, head: int) -> None:
         """Out of the deleted branch that began with ``head``, if it is in there."""
-        if self._node in self.log.hidden:
-            self.node = self.log.parents[head]
+        if self._node in self.log.tree.deleted:
+            self.node = self.log.tree.parents[head]

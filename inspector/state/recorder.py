@@ -227,7 +227,7 @@ class Recorder:
 
 def records_of(log: RunLog) -> Iterator[Record]:
     """All records of a log, in an order in which a live run sends them."""
-    nodes = [node for node in sorted(log.nodes) if node != ROOT and node not in log.hidden]
+    nodes = [node for node in sorted(log.nodes) if node != ROOT and node not in log.tree.deleted]
     now = _settings_of(log, log.nodes[nodes[0]]) if nodes else log.settings
     yield from (one for one in (log.facts, now, log.prompt, log.prefill) if one)
     for node in nodes:

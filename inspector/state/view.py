@@ -28,7 +28,7 @@ from engine.records.measured import CacheCurves, DriftMeasured, Measured
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.step import StepRecord
-from engine.records.step_table import StepPath, StepTable
+from engine.records.step_table import StepPath
 from engine.records.vocabulary import Vocabulary
 from engine.run.step_tree import StepTree
 from engine.run.tree import ROOT, Tree
@@ -127,26 +127,6 @@ class RunLog:
     def nodes(self) -> MutableMapping[int, StepRecord]:
         """Every step, deleted ones included."""
         return self.tree.steps
-
-    @property
-    def children(self) -> Mapping[int, list[int]]:
-        """The children of every node that are there, oldest first."""
-        return self.tree.children
-
-    @property
-    def hidden(self) -> frozenset[int]:
-        """Nodes of deleted branches: still among ``nodes``, but nothing leads to them."""
-        return self.tree.deleted
-
-    @property
-    def parents(self) -> Mapping[int, int]:
-        """The parent of every one of ``nodes``, known without reading them."""
-        return self.tree.parents
-
-    @property
-    def table(self) -> StepTable:
-        """The figures of all ``nodes``."""
-        return self.tree.table
 
     def path(self, node: int) -> StepPath:
         """The records from the first token to ``node``, read when they are asked for."""

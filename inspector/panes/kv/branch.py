@@ -149,7 +149,7 @@ def token_at(view: View, branch: BranchState, position: int) -> Token | None:
         return None
     if position < prompt:
         return view.prompt.tokens[position]
-    table = view.log.table
+    table = view.log.tree.table
     return table.token(table.row(node)) if node != ROOT else None
 
 

@@ -91,7 +91,7 @@ def other_settings(view: View, head: int) -> tuple[str, ...]:
     if step is None:
         return ()
     # Before the first token there is no other to compare with; what was there first will do.
-    before = log.nodes.get(step.parent) or log.nodes[log.children[step.parent][0]]
+    before = log.nodes.get(step.parent) or log.nodes[log.tree.children[step.parent][0]]
     return _differences(before.chain_spec, before.preset, step.chain_spec, step.preset)
 
 
@@ -243,7 +243,7 @@ def tree_rows(view: View, branches: Branches, width: int) -> TreeRows:
     path = branches.path(view.cursor)
     names: dict[int, str] = {}
     for node, name in sorted(view.log.names.items()):
-        if name and node not in view.log.hidden:
+        if name and node not in view.log.tree.deleted:
             head = branches.head(node)
             names[head] = " ".join(filter(None, (names.get(head), visible(name))))
     return TreeRows(
