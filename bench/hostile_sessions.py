@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sessions import library
 from tests.hostile_sessions import campaign, replay
-from tests.test_sessions_guard import sample_bytes
+from tests.sessions.test_guard import sample_bytes
 
 
 def mutated_files(folder: Path, count: int, replays: int, seed: int) -> dict[str, Any]:

@@ -123,9 +123,9 @@ def size_by_table(path: Path, steps: int) -> dict[str, float]:
 
 def survival(folder: Path, kills: int, mutations: int) -> dict[str, Any]:
     """Kill a saving program and read mutated files as often as asked; both raise on a failure."""
-    from tests.test_sessions_crash import check_kills
-    from tests.test_sessions_fuzz import fuzz
-    from tests.test_sessions_guard import sample_bytes
+    from tests.sessions.test_crash import check_kills
+    from tests.sessions.test_fuzz import fuzz
+    from tests.sessions.test_guard import sample_bytes
 
     found: dict[str, Any] = {"kills": kills, "mutated_files": mutations}
     if kills:

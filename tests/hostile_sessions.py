@@ -29,7 +29,7 @@ from inspector.app import replaying
 from inspector.cli import main as cli
 from inspector.state.request import Request
 from sessions import Session, SessionError, open_session
-from tests.test_sessions_fuzz import MUTATIONS
+from tests.sessions.test_fuzz import MUTATIONS
 
 SECONDS = 5.0
 MEMORY = 1 << 30

@@ -19,7 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.folders import ROOT
+
 PRELOADED = (
     "engine.server",
     "engine.backends.hf.backend",

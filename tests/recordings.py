@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from engine.records.arrays import FloatArray, IntArray
+from tests.folders import DATA
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Case:
 
 def cases(name: str) -> Iterator[Case]:
     """Every case of a recording."""
-    with np.load(Path(__file__).parent / "data" / name, allow_pickle=False) as file:
+    with np.load(DATA / name, allow_pickle=False) as file:
         parts = {key: file[key] for key in file.files}
     about = json.loads(parts["about"].tobytes())
     for at, case in enumerate(about["cases"]):

@@ -27,7 +27,7 @@ from inspector.state.request import Request, Save
 from sessions import SessionError, SessionWriter, open_session
 from sessions.library import Library
 from tests.direct import DirectClient, script
-from tests.test_sessions_store import forked_run, save
+from tests.sessions.test_store import forked_run, save
 
 TOKENS = 60
 NAME = "run.llmi"

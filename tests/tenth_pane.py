@@ -21,7 +21,7 @@ class Eleventh(Toy):
 
 async def reached() -> dict[str, Any]:
     """The pane that has the focus, and whether it can be seen, after each way to the new ones."""
-    from tests.test_app import app, press, screen_text, visible
+    from tests.inspector.test_app import app, press, screen_text, visible
 
     one, found = app(), {}
     async with one.run_test(size=(160, 48)) as pilot:

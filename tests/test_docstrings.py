@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.folders import ROOT
+
 PACKAGES = ("engine", "inspector", "sessions", "themes")
 LONGEST = 100
 AS_A_QUESTION = re.compile(

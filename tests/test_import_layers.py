@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.folders import ROOT
+
 TOP = ("inspector", "sessions", "engine", "themes")
 
 LAYERS = """

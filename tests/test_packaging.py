@@ -15,7 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.folders import ROOT
+
 DISTRIBUTION = "llm-inspect-tui"
 PACKAGES = ("engine", "inspector", "sessions", "themes")
 INSTALL = 'pip install -c constraints.txt . && llm-inspect "The capital of France is"'

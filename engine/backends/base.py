@@ -79,7 +79,7 @@ class Backend(Protocol):
     """The least that a backend can do: read token ids, and yield logits over its vocabulary.
 
     What only some can do are protocols of their own in ``engine.backends.abilities``, asked for
-    with isinstance. The contract suite in ``tests/test_backend_contract.py`` runs on every backend.
+    with isinstance. ``tests/engine/backends/test_backend_contract.py`` holds every backend to this.
     """
 
     @property

@@ -1,0 +1,93 @@
+"""Pictures of whole screens, fed from a recorded session: no model, and times that never change.
+
+``pytest tests/inspector/test_snapshots.py --snapshot-update`` takes them anew. Look at them before they are
+committed: the report names a picture that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from engine.commands import Configure, Open, Submit
+from inspector.actions.replay import request_of
+from inspector.app import Inspector, replaying
+from inspector.panes.ladder.pane import LadderPane
+from inspector.state.request import Request
+from sessions import open_session
+from sessions.examples import example
+
+SIZES = [(80, 24), (160, 48)]
+THEMES = ["dark", "light", "ansi-dark"]
+Compare = Callable[..., bool]
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies on this machine must not be in a picture."""
+    monkeypatch.setattr("sessions.library.data_folder", lambda: tmp_path)
+
+
+def replay(name: str, theme: str = "dark") -> Inspector:
+    session = open_session(example(name))
+    asked = request_of(session, Request(Open(), Configure(), Submit("")))
+    return replaying(session, asked, theme=theme)
+
+
+def keys(*pressed: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
+    """Presses keys, and waits until the ladder has found its reasons."""
+
+    async def before(pilot: Pilot[Any]) -> None:
+        await pilot.pause()
+        for key in pressed:
+            await pilot.press(key)
+            await pilot.pause()
+        for ladder in pilot.app.screen_stack[0].query(LadderPane):
+            for _ in range(100):
+                if ladder._why or not (ladder.display and ladder.size.area):
+                    break
+                await pilot.pause(0.05)
+        await pilot.pause(0.1)
+
+    return before
+
+
+MIDDLE = ["b"] * 5
+"""To the middle of the second branch."""
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("theme", THEMES)
+def test_all_panes(
+    snap_compare: Compare, monkeypatch: pytest.MonkeyPatch, theme: str, size: tuple[int, int]
+) -> None:
+    if theme == "ansi-dark":
+        monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(replay("capital", theme), terminal_size=size, run_before=keys(*MIDDLE))
+
+
+@pytest.mark.parametrize("pane", "134567")
+def test_one_pane_in_a_small_terminal(snap_compare: Compare, pane: str) -> None:
+    app = replay("capital")
+    assert snap_compare(app, terminal_size=(80, 24), run_before=keys(*MIDDLE, pane))
+
+
+def test_a_chat_and_its_template(snap_compare: Compare) -> None:
+    assert snap_compare(replay("chat"), terminal_size=(100, 30), run_before=keys("b", "b", "3"))
+
+
+def test_characters_in_pieces(snap_compare: Compare) -> None:
+    assert snap_compare(replay("bytes"), terminal_size=(100, 30), run_before=keys("b", "3"))
+
+
+def test_dials_tried_on_a_recording(snap_compare: Compare) -> None:
+    before = keys(*MIDDLE, "s", "down", "3", "enter")
+    assert snap_compare(replay("capital"), terminal_size=(160, 48), run_before=before)
+
+
+def test_the_export_menu(snap_compare: Compare) -> None:
+    assert snap_compare(replay("capital"), terminal_size=(80, 24), run_before=keys(*MIDDLE, "e"))
