@@ -500,4 +500,4 @@ async def test_a_window_closed_by_a_key_that_comes_at_once_ends_nothing(key: str
         one.screen.dismiss(None)
         await press(pilot, "n")
         assert len(one.screen_stack) == 1
-        assert one.controller.cursor == 3
+        assert one.controller.cursor.node == 3
