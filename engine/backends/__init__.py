@@ -12,7 +12,7 @@ from engine.progress import Progress, silent
 
 BACKENDS = {
     "hf": "engine.backends.hf.load",
-    "scripted": "engine.backends.scripted",
+    "scripted": "engine.backends.scripted_open",
 }
 """Backend name -> the module whose ``open_backend(options, progress)`` opens it.
 

@@ -6,18 +6,13 @@ to be slow, to fail, to hang or to die. Tests and demonstrations run on it.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from importlib import import_module
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +29,8 @@ from engine.backends.base import (
     own_list,
     prefix_report,
 )
+from engine.backends.faults import Fault
+from engine.backends.scripted_tokens import END, letters, token_of, words_and_bytes
 from engine.records.arrays import FloatArray
 from engine.records.cache import BLOCK_SIZE, PoolState, PrefixReport
 from engine.records.model import ModelFacts
@@ -44,60 +41,8 @@ from engine.timing import now_ms
 LogitsOf = Callable[[Sequence[int]], Any]
 """Logits after the ids read so far (at least one), as anything that numpy takes for a vector."""
 
-END = "<end>"
 UNSEEN = -20.0
 """Logit of a token that a text gives no reason to expect: possible, but hardly ever drawn."""
-
-_OPTIONS = (
-    "text",
-    "tokens",
-    "vectors",
-    "file",
-    "function",
-    "vocab_size",
-    "template",
-    "delay_ms",
-    "load_ms",
-    "fault",
-    "fault_at",
-    "facts",
-)
-
-
-class FaultKind(StrEnum):
-    """A kind of failure that a script can be told to have."""
-
-    RAISE = "raise"
-    """A BackendError, as a backend should."""
-    BUG = "bug"
-    """Some other exception, as no backend should."""
-    HANG = "hang"
-    """Nothing, for ever."""
-    CRASH = "crash"
-    """The whole process ends at once, without a word (exit code 70)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """``kind`` strikes in pass number ``at``, counted from 1; 0 is while opening."""
-
-    kind: FaultKind
-    at: int
-
-    def strike(self, count: int) -> None:
-        """Fail in this way, if ``count`` is the time."""
-        if count != self.at:
-            return
-        match self.kind:
-            case FaultKind.RAISE:
-                raise BackendError(f"scripted fault in pass {count}")
-            case FaultKind.BUG:
-                raise ZeroDivisionError(f"scripted bug in pass {count}")
-            case FaultKind.CRASH:
-                os._exit(70)
-            case FaultKind.HANG:
-                while True:
-                    time.sleep(3600)
 
 
 class ScriptedBackend:
@@ -124,7 +69,7 @@ class ScriptedBackend:
         test may see any model it likes.
         """
         self._logits_of = logits_of
-        self._tokens = [_token(token_id, one) for token_id, one in enumerate(tokens)]
+        self._tokens = [token_of(token_id, one) for token_id, one in enumerate(tokens)]
         self._known = len(self._tokens)
         for token_id in range(self._known, vocab_size or 0):
             self._tokens.append(Token(token_id, b"", TokenKind.UNUSED))
@@ -134,7 +79,7 @@ class ScriptedBackend:
         self._longest = max(map(len, self._by_bytes), default=0)
         self._template = template
         self._delay_ms = delay_ms
-        self._fault = fault
+        self.fault = fault
         self._passes = 0
         self._ids: list[int] = []
         self._facts = replace(self._own_facts(), **(facts or {}))
@@ -196,7 +141,7 @@ class ScriptedBackend:
         if table.ndim != 2 or table.size == 0:
             raise BackendError("a script's vectors must be a list of logit vectors of one length")
         width = table.shape[1]
-        listed = list(tokens) if tokens is not None else _letters(width)
+        listed = list(tokens) if tokens is not None else letters(width)
         more.setdefault("vocab_size", width)
         return cls(lambda ids: table[min(len(ids), len(table)) - 1], listed, **more)
 
@@ -217,7 +162,7 @@ class ScriptedBackend:
         words = re.findall(r"\s*\S+", text)
         if not words:
             raise BackendError("a script's text must hold at least one word")
-        listed = list(tokens) if tokens is not None else _words_and_bytes(words)
+        listed = list(tokens) if tokens is not None else words_and_bytes(words)
         reader = cls(lambda ids: (), listed, **more)
         # A word is followed alike wherever it stands, so the first one counts with its space too.
         ids = [token_id for word in words for token_id in reader.ids_of(word)]
@@ -236,20 +181,6 @@ class ScriptedBackend:
 
         reader._logits_of = logits_of
         return reader
-
-    @classmethod
-    def from_file(cls, path: str | Path, **more: Any) -> ScriptedBackend:
-        """A JSON object ``{"vectors": [[...], ...], "tokens": [...], ...}``, or with ``text``.
-
-        Its fields are this module's options; ``more`` goes before them. Raises BackendError.
-        """
-        try:
-            read = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise BackendError(f"{path} is not a script: {error}") from error
-        if not isinstance(read, dict):
-            raise BackendError(f"{path} is not a script: it must hold a JSON object")
-        return _from_options({**read, **more})
 
     # --- tokens -------------------------------------------------------------------------------
 
@@ -332,8 +263,8 @@ class ScriptedBackend:
     def _read(self, ids: Sequence[int], *, all_positions: bool = False) -> ForwardPass:
         start = now_ms()
         self._passes += 1
-        if self._fault:
-            self._fault.strike(self._passes)
+        if self.fault:
+            self.fault.strike(self._passes)
         if not ids:
             raise BackendError("there is nothing to read: a pass needs at least one token")
         outside = [token_id for token_id in ids if not 0 <= token_id < len(self._tokens)]
@@ -444,75 +375,3 @@ class ScriptedBackend:
     def close(self) -> None:
         """Nothing to free."""
         self.clear()
-
-
-def _token(token_id: int, given: str | bytes | Token) -> Token:
-    if isinstance(given, Token):
-        return replace(given, id=token_id)
-    data = given.encode() if isinstance(given, str) else given
-    if data == END.encode():
-        return Token(token_id, data, TokenKind.SPECIAL)
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return Token(token_id, data, TokenKind.BYTE)
-    return Token(token_id, data)
-
-
-def _letters(count: int) -> list[str]:
-    """``a`` to ``z``, then the code points from U+0100 on."""
-    return [chr(ord("a") + n) if n < 26 else chr(0x100 + n) for n in range(count)]
-
-
-def _words_and_bytes(words: Sequence[str]) -> list[str | bytes]:
-    """The distinct words, the bytes that are not words already, and the end."""
-    distinct: dict[bytes, None] = dict.fromkeys(word.encode() for word in words)
-    distinct.update(dict.fromkeys(bytes([byte]) for byte in range(256)))
-    return [*distinct, END]
-
-
-def open_backend(
-    options: Mapping[str, Any], progress: Callable[[str, float | None, str], None]
-) -> ScriptedBackend:
-    """Open a script from plain values. Raises BackendError.
-
-    One of ``text``, ``vectors``, ``file`` (JSON) or ``function`` ("module:name" of a LogitsOf, with
-    ``tokens``) says what comes next; with none of them every token is as likely as any other.
-    ``tokens``, ``vocab_size``, ``template`` (two strings), ``delay_ms`` and ``facts`` are the
-    backend's own. ``load_ms`` is how long opening takes. ``fault`` (raise, bug, hang, crash)
-    strikes in pass ``fault_at`` (1 is the first, 0 is while opening).
-    """
-    steps = 5
-    for step in range(steps):
-        progress("load", step / steps, "a script")
-        time.sleep(float(options.get("load_ms") or 0.0) / 1000 / steps)
-    backend = _from_options(options)
-    if backend._fault:
-        backend._fault.strike(0)
-    progress("load", 1.0, "a script")
-    return backend
-
-
-def _from_options(options: Mapping[str, Any]) -> ScriptedBackend:
-    unknown = [name for name in options if name not in _OPTIONS]
-    if unknown:
-        raise BackendError(f"unknown option {unknown[0]!r}; known: {', '.join(_OPTIONS)}")
-    given = {name: value for name, value in options.items() if value is not None}
-    if path := given.pop("file", None):
-        return ScriptedBackend.from_file(path, **given)
-    given.pop("load_ms", None)
-    if kind := given.pop("fault", None):
-        if kind not in tuple(FaultKind):
-            raise BackendError(f"unknown fault {kind!r}; known: {', '.join(FaultKind)}")
-        given["fault"] = Fault(FaultKind(kind), int(given.pop("fault_at", 1)))
-    if "template" in given:
-        before, after = given["template"]
-        given["template"] = (before, after)
-    if "text" in given:
-        return ScriptedBackend.from_text(given.pop("text"), **given)
-    if "vectors" in given:
-        return ScriptedBackend.from_vectors(given.pop("vectors"), **given)
-    if "function" in given:
-        module, _, name = given.pop("function").partition(":")
-        return ScriptedBackend(getattr(import_module(module), name), **given)
-    return ScriptedBackend.uniform(**given)

@@ -17,7 +17,9 @@ import pytest
 
 from engine.backends import open_backend
 from engine.backends.base import BackendError
-from engine.backends.scripted import END, UNSEEN, Fault, FaultKind, ScriptedBackend
+from engine.backends.faults import Fault, FaultKind
+from engine.backends.scripted import UNSEEN, ScriptedBackend
+from engine.backends.scripted_tokens import END
 from engine.records.arrays import FloatArray
 from engine.records.prompt import Origin
 from engine.records.vocabulary import Token, TokenKind
