@@ -12,9 +12,7 @@ import io
 import json
 import random
 import re
-import resource
 import sqlite3
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +27,7 @@ from inspector.app import replaying
 from inspector.cli import main as cli
 from inspector.state.request import Request
 from sessions import Session, SessionError, open_session
+from tests import memory
 from tests.sessions.test_fuzz import MUTATIONS
 
 SECONDS = 5.0
@@ -188,6 +187,7 @@ def campaign(
     """
     path, good = folder / "run.llmi", folder / "good.llmi"
     good.write_bytes(sample)
+    held = memory.begin()
     seen: Counter[str] = Counter()
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
@@ -197,12 +197,10 @@ def campaign(
                 raise Found(f"file {number} of seed {seed}: {fault}")
             on_fault(number, fault)
         seen["files"] += 1
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
-    seen["peak_mb"] = peak >> 20
-    if peak > MEMORY:
-        raise Found(f"{peak:,} bytes of memory")
+    taken = memory.peak() - held
+    seen["peak_mb"] = taken >> 20
+    if taken > MEMORY:
+        raise Found(f"{taken:,} bytes of memory")
     return seen
 
 
