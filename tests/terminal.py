@@ -60,6 +60,9 @@ class Terminal:
             os.chdir(ROOT)
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
             plain = {"TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
+            # A size in the environment, as pytest-xdist sets one, would go before the terminal's.
+            for name in ("COLUMNS", "LINES"):
+                os.environ.pop(name, None)
             os.execvpe(sys.executable, [sys.executable, *words], os.environ | plain | environment)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
