@@ -6,25 +6,15 @@ held to ``tests/engine/backends/test_backend_abilities.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-import torch
 
 from engine.backends.base import Backend, BackendError, TokenSequence
 from engine.records.vocabulary import KINDS, TokenKind
 from tests.backends import EVERY, PROMPT, assert_alike, fresh, read
 from tests.tiny_models import KNOWN, VOCAB
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads that wait for each other over a few numbers only get in each other's way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", params=EVERY)
