@@ -202,19 +202,23 @@ def test_ctrl_z_stops_it_and_fg_brings_the_screen_back() -> None:
 
 
 def test_a_stop_from_outside_leaves_one_reader_of_keys_and_a_whole_screen() -> None:
+    # A thread pool may grow by a thread meanwhile; a reader left behind at each stop would not be
+    # one, but as many as there were stops.
+    stops = 4
+
     def threads() -> int:
         return len(list(Path(f"/proc/{one.pid}/task").iterdir()))
 
     with terminal("-c", scripted_app()) as one:
         stepped(one)
         before = threads()
-        for _ in range(2):
+        for _ in range(stops):
             os.kill(one.pid, signal.SIGSTOP)
             assert wait(lambda: state_of(one) == "T")
             one.forget()
             os.kill(one.pid, signal.SIGCONT)
             one.wait_for("position 4")
-        assert threads() == before
+        assert threads() < before + stops
         os.kill(one.pid, signal.SIGTERM)
         assert one.exit_code() == 128 + signal.SIGTERM
         assert one.modes_left == NORMAL
