@@ -58,10 +58,10 @@ def _select(table: str, columns: Sequence[str], key: str) -> str:
 
 
 _STEPS = _select("step", STEP_COLUMNS, "node")
-_CANDIDATES = _select("candidate", CANDIDATE_COLUMNS, "at")
-_STAGES = (
-    f"SELECT {', '.join(STAGE_COLUMNS)} FROM stage_result WHERE at BETWEEN ? AND ? ORDER BY at"
-)
+_LADDER = "SELECT {} FROM {} WHERE at BETWEEN ? AND ? ORDER BY at"
+_CANDIDATES = _LADDER.format(", ".join(CANDIDATE_COLUMNS), "candidate")
+_STAGES = _LADDER.format(", ".join(STAGE_COLUMNS), "stage_result")
+_TOKEN_OF = "SELECT id, bytes, kind FROM token WHERE key = ?"
 _FIGURES = (
     "SELECT s.node, s.parent, t.id, s.raw_logprob, s.entropy_raw, s.entropy_final, s.forward_ms, "
     "s.sample_ms, s.total_ms, s.kv_bytes, s.warmup, s.reused, s.reread, s.token, t.bytes, t.kind "
@@ -165,8 +165,11 @@ class StepReader:
             rows = _of_node(database.execute, _CANDIDATES, node, ROWS_A_STEP)
             if not rows:
                 raise RowsError(f"node {node} has no candidates")
-            size = len(CANDIDATE_COLUMNS)
-            tokens = tuple(self.token(one[1], *one[size:]) for one in rows)
+            keys = [row[1] for row in rows]
+            known = self._tokens
+            for key in (one for one in keys if one not in known):
+                self.token(key, *database.execute(_TOKEN_OF, (key,)).fetchone())
+            tokens = tuple(map(known.__getitem__, keys))
             return unpack_stages(row, stages), unpack_top(row, stages, rows, tokens)
 
 

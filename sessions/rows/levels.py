@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.records.arrays import DoubleArray, FloatArray
-from engine.records.step import CUT_BY_MODEL, SURVIVES, StageTrace, TopTable
+from engine.records.step import SURVIVES, StageTrace, TopTable
 
 Mask = NDArray[np.bool_]
 
@@ -58,7 +58,7 @@ def scaled(logits: FloatArray, divisor: float | None) -> FloatArray:
 
 def alive_at(cut_by: NDArray[np.int8], level: int) -> Mask:
     """Mask of the candidates still there after ``level`` stages, shape ``(n,)``."""
-    alive: Mask = (cut_by == SURVIVES) | ((cut_by >= level) & (cut_by != CUT_BY_MODEL))
+    alive: Mask = (cut_by == SURVIVES) | (cut_by >= level)
     return alive
 
 

@@ -115,45 +115,45 @@ def unpack_top(
     row: StepRow, stages: Sequence[Row], rows: Sequence[Row], tokens: tuple[Token, ...]
 ) -> TopTable:
     """The table of a step from its rows of ``stage_result`` and ``candidate``, and their tokens."""
-    logits, finals, cuts, ranks = (
-        [one[column] for one in rows] for column in range(2, len(CANDIDATE_COLUMNS))
-    )
+    # NULL becomes NaN, which SQLite itself cannot hold.
+    columns = np.array([*zip(*rows, strict=True)][2:], np.float64)
+    for column, null in zip(columns, (-np.inf, 0.0, SURVIVES, 0), strict=True):
+        column[np.isnan(column)] = null
+    logits, finals, cuts, ranks = columns
     log_z = row.row[_AT["log_z_raw"]]
     weight_sum, raw_logprobs, raw_probs = row.columns("weight_sum", "raw_probs")
     with np.errstate(all="ignore"):
-        raw = np.array([-np.inf if one is None else one for one in logits], np.float32)
+        raw = logits.astype(np.float32)
         cut_by = _cut_by(cuts, raw, len(stages))
         levels = [Level(weight_sum, None, raw_probs), *(Level(*one[6:9]) for one in stages)]
         divisors = [one.divisor for one in row.chain.stages]
         # The last level is the final probabilities, which are kept as they are.
         probs = unpack_levels(raw, cut_by, levels[:-1], divisors, [one[5] for one in stages])
-    ids = np.array([token.id for token in tokens], np.int32)
-    if np.unique(ids).size != ids.size:
+    ids = [token.id for token in tokens]
+    if len(set(ids)) != len(ids):
         raise RowsError(f"a candidate of node {row.row[0]} is there twice")
     if row.token.id not in ids:
         raise RowsError(f"the token of node {row.row[0]} is not among its candidates")
-    final = np.array([0.0 if one is None else one for one in finals])
-    probs = np.vstack((probs, final))
-    if not ((probs >= 0.0) & (probs <= 1.0 + 1e-9)).all():
+    probs = np.vstack((probs, finals))
+    if not (probs.min() >= 0.0 and probs.max() <= 1.0 + 1e-9):
         raise RowsError("a probability is not between 0 and 1")
     return codec.build(
         TopTable,
         row.part("top"),
-        ids=ids,
+        ids=np.array(ids, np.int32),
         raw_logits=raw,
         raw_logprobs=_logprobs(raw_logprobs, raw, log_z),
         probs=probs,
         cut_by=cut_by,
-        ranks=np.array([n if one is None else one for n, one in enumerate(ranks, 1)], np.int32),
+        ranks=np.where(ranks == 0, np.arange(1, len(rows) + 1), ranks).astype(np.int32),
         tokens=tokens,
     )
 
 
-def _cut_by(cuts: Sequence[int | None], raw: FloatArray, stages: int) -> NDArray[np.int8]:
-    cut_by = np.array([SURVIVES if one is None else one for one in cuts], np.int64)
-    if np.any((cut_by < CUT_BY_MODEL) | (cut_by >= stages)):
+def _cut_by(cut_by: DoubleArray, raw: FloatArray, stages: int) -> NDArray[np.int8]:
+    if cut_by.min() < CUT_BY_MODEL or cut_by.max() >= stages:
         raise RowsError("a candidate was cut by a stage that there is not")
-    if np.any(np.isneginf(raw) & (cut_by != CUT_BY_MODEL)) or np.any(np.isposinf(raw)):
+    if ((raw == -np.inf) & (cut_by != CUT_BY_MODEL)).any() or raw.max() == np.inf:
         raise RowsError("a candidate has no logit")
     return cut_by.astype(np.int8)
 
