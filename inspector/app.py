@@ -232,6 +232,7 @@ class Inspector(SafeApp[None]):
     def _listen(self) -> None:
         def notify() -> None:
             self.post_message(RecordsArrived())
+            self.keeping.pace()
 
         self._client.notify = notify
         if isinstance(self._client, ReplayClient):

@@ -7,6 +7,8 @@ run itself can go on without being saved.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -39,7 +41,16 @@ _CHECKPOINT_PAGES = 1000
 
 _STEP = insert_into("step", STEP_COLUMNS)
 _STAGE = insert_into("stage_result", STAGE_COLUMNS)
-_CANDIDATE = insert_into("candidate", CANDIDATE_COLUMNS)
+
+
+@functools.cache
+def _candidates(count: int) -> str:
+    """The statement that inserts all candidates of a step.
+
+    Each call to SQLite lets other threads have the interpreter, and while they are busy gets it
+    back milliseconds later: a call for each row would leave a quick run waiting for its file.
+    """
+    return insert_into("candidate", CANDIDATE_COLUMNS, count)
 
 
 class SessionWriter:
@@ -190,7 +201,9 @@ class SessionWriter:
         rows = pack_step(step, self._interned.chain(chain_of(step)), self._interned.key)
         self._database.execute(_STEP, rows.step)
         self._database.executemany(_STAGE, rows.stages)
-        self._database.executemany(_CANDIDATE, rows.candidates)
+        if rows.candidates:
+            values = [*itertools.chain.from_iterable(rows.candidates)]
+            self._database.execute(_candidates(len(rows.candidates)), values)
         self._last_node = max(self._last_node, step.node)
         self.steps += 1
 

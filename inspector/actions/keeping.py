@@ -48,6 +48,11 @@ class Keeping:
             if not isinstance(one, DenseLogits) or one.node == cursor or one.node in made
         ]
 
+    def pace(self) -> None:
+        """Hold up the thread that brings records while the file is far behind."""
+        if self.recorder is not None:
+            self.recorder.pace()
+
     def keep_breakpoints(self) -> None:
         """Have the breakpoints and watches kept: a change at once, counts when the run stands."""
         controller = self._host.controller

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -34,6 +35,10 @@ from sessions.writer import SessionWriter
 Place = Callable[[str], Path]
 """Choose the file for the run of a prompt. Raises SessionError."""
 _NAMES_TRIED = 1000
+_MOST_WAITING = 256
+"""Records that may wait for the file before who brings more waits too."""
+_PACE_S = 0.05
+"""Seconds of that for each record: a disk that hangs slows a run down, and never stops it."""
 _OF_THE_MOMENT = (LoadProgress, Measured, StateChanged, Tokenized)
 
 
@@ -79,6 +84,12 @@ class Recorder:
         for record in records:
             if not isinstance(record, _OF_THE_MOMENT):
                 self._do(partial(self._add, record))
+
+    def pace(self) -> None:
+        """Wait a moment while the file is far behind; for the thread that brings records."""
+        end = time.monotonic() + _PACE_S
+        while self._jobs.qsize() > _MOST_WAITING and time.monotonic() < end:
+            time.sleep(_PACE_S / 10)
 
     def move(self, path: Path) -> None:
         """Go on under another name, to which the file moves."""

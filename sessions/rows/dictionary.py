@@ -12,10 +12,10 @@ from sessions.rows.columns import ChainOfSteps
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
 
 
-def insert_into(table: str, columns: tuple[str, ...]) -> str:
-    """The statement that inserts one row."""
-    marks = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+def insert_into(table: str, columns: tuple[str, ...], rows: int = 1) -> str:
+    """The statement that inserts so many rows."""
+    marks = f"({', '.join('?' * len(columns))})"
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([marks] * rows)}"
 
 
 _TOKEN = insert_into("token", ("key", "id", "bytes", "kind"))
@@ -31,17 +31,22 @@ class Interned:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self.database = database
-        self._keys: dict[Token, int] = {}
-        self._ids: set[int] = set()
+        self._first: dict[int, Token] = {}
+        """Id -> the token that came first with it, whose key it is."""
+        self._others: dict[Token, int] = {}
         self._chains: dict[str, int] = {}
 
     def key(self, token: Token) -> int:
         """The key of ``token`` in the table of that name."""
-        key = self._keys.get(token)
+        key = self._known(token)
         if key is None:
             key = self._new_key(token)
             self.database.execute(_TOKEN, (key, token.id, token.bytes, _KIND_INDEX[token.kind]))
         return key
+
+    def _known(self, token: Token) -> int | None:
+        first = self._first.get(token.id)
+        return token.id if first is token or first == token else self._others.get(token)
 
     def vocabulary(self, vocabulary: Vocabulary) -> None:
         """Add every token that is not there yet."""
@@ -49,7 +54,7 @@ class Interned:
 
     def chain(self, chain: ChainOfSteps) -> int:
         """The number of ``chain`` in the table of that name."""
-        name = codec.dumps(chain)
+        name = repr(chain)
         known = self._chains.get(name)
         if known is not None:
             return known
@@ -66,14 +71,13 @@ class Interned:
 
     def _new_key(self, token: Token) -> int:
         # The id itself, but for an id that stands for other bytes here than where it came first.
-        key = -1 - len(self._keys) if token.id in self._ids else token.id
-        self._ids.add(token.id)
-        self._keys[token] = key
-        return key
+        if self._first.setdefault(token.id, token) is token:
+            return token.id
+        return self._others.setdefault(token, -1 - len(self._others))
 
     def _new_tokens(self, vocabulary: Vocabulary) -> Iterator[tuple[int, int, bytes, int]]:
         for token_id in range(len(vocabulary)):
             token = vocabulary.token(token_id)
-            if token not in self._keys:
+            if self._known(token) is None:
                 key = self._new_key(token)
                 yield key, token.id, token.bytes, _KIND_INDEX[token.kind]

@@ -27,7 +27,7 @@ from engine.records.step import (
 )
 from engine.records.vocabulary import Token
 from sessions.rows import codec
-from sessions.rows.columns import CANDIDATE_COLUMNS, STEP_COLUMNS, ChainOfSteps, Row
+from sessions.rows.columns import STEP_COLUMNS, ChainOfSteps, Row
 from sessions.rows.levels import Level, RowsError, unpack_levels
 
 _AT = {name: index for index, name in enumerate(STEP_COLUMNS)}

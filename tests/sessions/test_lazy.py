@@ -16,13 +16,15 @@ from inspector.actions.player import Playing
 from inspector.state.view import RunLog, View
 from sessions import Session, SessionWriter, open_session
 from sessions.lazy_steps import BLOCK, StepReader
+from sessions.recording import first_records
+from sessions.whole import read_everything
 from tests import fakes
 from tests.engine.run.test_paths import odd_steps
 from tests.inspector.actions.test_breakpoints_app import points
 from tests.inspector.actions.test_replay import replayed
 from tests.inspector.panes.test_recorded import timed_run
 from tests.inspector.test_app import press, screen_text
-from tests.sessions.test_store import forked_run, save
+from tests.sessions.test_store import forked_run, save, stepper
 
 STEPS = 20 * BLOCK
 MIDDLE = STEPS // 2 + 5
@@ -189,3 +191,23 @@ def test_a_run_that_goes_on_from_a_file_has_both_figures(long: Session) -> None:
     again = RunLog()
     again.take_over(long.steps, log.tree)
     assert np.array_equal(again.path(fresh.node).figures, path.figures)
+
+
+@pytest.mark.parametrize("star", [False, True])
+def test_a_check_reads_each_step_once_and_each_token_once(tmp_path: Path, star: bool) -> None:
+    """Of a line and of a star, in which every step but the first comes after the first."""
+    one = stepper()
+    head = list(first_records(one, "the cat"))
+    steps = [one.extend(min(node, 1) if star else node) for node in range(200)]
+    path = save(tmp_path / "run.llmi", [*head, *steps])
+    with open_session(path) as session:
+        assert len(session.path_nodes(200)) == (2 if star else 200)
+        with session._file.reading() as database:
+            asked = list[str]()
+            database.set_trace_callback(asked.append)
+            read_everything(session)
+            database.set_trace_callback(None)
+    tokens = {token.id for one in steps for token in one.top.tokens}
+    blocks = 200 // BLOCK + 1
+    # Candidates and stages of each step; the figures of all and the nodes with whole logits.
+    assert len(asked) <= 2 * 200 + blocks + len(tokens) + 5

@@ -63,6 +63,23 @@ def save(path: Path, records: list[Record], **options: Any) -> Path:
     return path
 
 
+def test_c4_a_step_is_few_calls_to_sqlite_however_many_candidates_it_has(tmp_path: Path) -> None:
+    """Between two of them other threads have the interpreter, and keep it for milliseconds."""
+    words = [f"w{number}" for number in range(100)]
+    one = Stepper(ScriptedBackend.from_vectors([[0.0] * 100], words), effective("guide", {}))
+    with SessionWriter(tmp_path / "run.llmi") as writer:
+        writer.add_all([*first_records(one, "w0"), one.step(force=0)])
+        step, calls = one.step(force=0), list[str]()
+        writer._database.set_trace_callback(calls.append)
+        writer.add(step)
+        writer._database.set_trace_callback(None)
+    assert len(step.top.tokens) > 40
+    # BEGIN, the step, its stages, its candidates, COMMIT; no token that is there already.
+    assert len(calls) == 4 + len(step.stages)
+    with open_session(tmp_path / "run.llmi") as session:
+        assert_same(session.steps[2], step)
+
+
 def assert_same(found: Any, expected: Any, where: str = "") -> None:
     """Equal in every field, type and bit."""
     if isinstance(expected, np.ndarray):

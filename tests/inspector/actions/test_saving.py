@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from textual.pilot import Pilot
 
 from engine.records.events import DenseLogits, Record, SettingsChanged
 from engine.records.step import StepRecord
+from inspector.actions.keeping import Keeping
 from inspector.app import Inspector
 from inspector.cli import sessions_print
 from inspector.cli.open import recorder
@@ -111,6 +114,50 @@ def test_a_log_is_kept_as_a_whole(tmp_path: Path) -> None:
     assert [*recorder.take_news()] == [f"saved as {tmp_path / 'late.llmi'}"]
     with open_session(tmp_path / "late.llmi") as session:
         assert sorted(session.steps) == sorted(log.nodes)
+
+
+def test_c4_a_run_waits_for_its_file_so_that_little_is_left_to_write_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk slower than the run; then one that hangs, which ends no run, and loses nothing."""
+    monkeypatch.setattr("inspector.state.recorder._MOST_WAITING", 3)
+    records = forked_run()
+    hangs, free, add, left = threading.Event(), threading.Event(), SessionWriter.add, []
+
+    def slow(self: SessionWriter, record: Record) -> None:
+        if hangs.wait(0.01):
+            free.wait(10)
+        add(self, record)
+
+    monkeypatch.setattr(SessionWriter, "add", slow)
+    recorder = Recorder(lambda prompt: tmp_path / "run.llmi")
+    keeping = Keeping(None, recorder)  # type: ignore[arg-type]
+    for one in records:
+        recorder.add([one])
+        keeping.pace()
+        left.append(recorder._jobs.qsize())
+    assert max(left) == 3
+    hangs.set()
+    steps = [one for one in records if isinstance(one, StepRecord)]
+    for node in range(20, 26):
+        recorder.add([replace(steps[0], node=node)])
+        keeping.pace()
+    assert recorder._jobs.qsize() > 3
+    free.set()
+    recorder.close()
+    with open_session(tmp_path / "run.llmi") as session:
+        assert session.closed
+        assert len(session) == len(steps) + 6
+
+
+def test_c4_the_thread_that_brings_records_is_the_one_that_waits(library: Library) -> None:
+    one, waited = app(library), []
+    one.keeping.pace = lambda: waited.append(threading.get_ident())  # type: ignore[method-assign]
+    one._listen()
+    bringing = threading.Thread(target=one._client.notify)
+    bringing.start()
+    bringing.join()
+    assert waited == [bringing.ident]
 
 
 def test_e2_a_log_that_is_kept_late_has_every_step_with_its_own_settings(tmp_path: Path) -> None:
