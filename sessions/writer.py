@@ -12,7 +12,6 @@ import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 
@@ -315,6 +314,9 @@ def _now() -> str:
 
 
 def _writer() -> str:
+    # Only here: it takes longer to import than a file to begin.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return f"llm-inspect {version('llm-inspect-tui')}"
     except PackageNotFoundError:

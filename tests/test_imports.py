@@ -58,3 +58,11 @@ def test_panes_know_no_backend() -> None:
     for name in loaded:
         assert not name.startswith("engine.backends"), name
         assert name not in ("engine.server", "engine.run.stepper", "engine.models.resolve"), name
+
+
+def test_the_first_screen_imports_nothing_that_only_a_key_needs() -> None:
+    loaded = modules_after("inspector.cli.open", "inspector.app", "sessions.library", "sessions")
+    assert "inspector.panes.gauges.pane" in loaded
+    late = ("sessions.compare", "sessions.export", "inspector.screens.prompt", "plotext")
+    late += ("inspector.screens.sessions", "inspector.screens.token_ask", "importlib.metadata")
+    assert not [name for name in sorted(loaded) if name.startswith(late)]

@@ -14,8 +14,6 @@ from inspector.draw.cells import token_text
 from inspector.draw.numbers import plural
 from inspector.panes.tree.pane import TreePane
 from inspector.screens.forks import DeleteMenu, ForkMenu, NameAsk, SeedAsk, SettingsAsk
-from inspector.screens.prompt import PromptScreen
-from inspector.screens.token_ask import TokenAsk
 from inspector.state.replay_client import REFUSAL
 from inspector.state.view import View
 from inspector.state.whatif import recorded_chain
@@ -117,6 +115,8 @@ class Forks:
 
     async def _token(self, place: Place) -> None:
         """Ask which token to take instead of drawing."""
+        from inspector.screens.token_ask import TokenAsk
+
         controller = self._host.controller
         controller.need_vocabulary()
         ids = await self._host.ask(
@@ -199,6 +199,9 @@ class Forks:
 
     async def prompt(self) -> None:
         """Edit the prompt, and begin a new run with it."""
+        # Only here: it takes longer to import than any other dialog.
+        from inspector.screens.prompt import PromptScreen
+
         host, controller = self._host, self._host.controller
 
         def submit(prompt: Submit) -> None:

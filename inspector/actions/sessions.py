@@ -1,8 +1,12 @@
-"""The keys for sessions: name, export, look at others, and ask before what is not kept."""
+"""The keys for sessions: name, export, look at others, and ask before what is not kept.
+
+What only a key needs is imported when it is pressed: the first screen must be up at once.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,14 +16,7 @@ from inspector.actions.host import Host
 from inspector.actions.keeping import Keeping
 from inspector.background import Background
 from inspector.screens.session_asks import ExportMenu, QuitMenu, SaveAsk
-from inspector.screens.sessions import SessionsScreen
-from inspector.screens.text import TextScreen
-from inspector.state.comparing import branches_beside
 from inspector.state.recorder import records_of
-from sessions.compare import text as diff_text
-from sessions.compare.diff import diff
-from sessions.export.formats import write
-from sessions.export.source import Source
 from sessions.file.format import SUFFIX, SessionError
 from sessions.library import Library, file_name
 
@@ -61,6 +58,9 @@ class Sessions:
 
     async def export(self) -> None:
         """Ask for a form, and write the run in it to the folder that the program was started in."""
+        from sessions.export.formats import write
+        from sessions.export.source import Source
+
         host, controller = self._host, self._host.controller
         if controller.log.prompt is None:
             host.say("there is nothing to export yet", warn=True)
@@ -73,12 +73,12 @@ class Sessions:
             node = tip[-1].node if tip else controller.cursor.node
             source = Source.of_log(controller.log, node, self._replayed)
             path = free_path(self._stem, form)
-            self.exports.submit(partial(self._write, source, path, form))
+            self.exports.submit(partial(self._written, partial(write, source, path, form), path))
 
-    def _write(self, source: Source, path: Path, form: str) -> None:
+    def _written(self, write: Callable[[], None], path: Path) -> None:
         """In a thread: a long run takes its time."""
         try:
-            write(source, path, form)
+            write()
         except SessionError as error:
             self._host.call_later(partial(self._host.say, str(error), warn=True))
         else:
@@ -107,6 +107,11 @@ class Sessions:
 
     async def compare_branches(self) -> None:
         """Show what differs between this branch and the next one at the nearest fork above."""
+        from inspector.screens.text import TextScreen
+        from inspector.state.comparing import branches_beside
+        from sessions.compare import text as diff_text
+        from sessions.compare.diff import diff
+
         sides = branches_beside(self._host.controller.view)
         if sides is None:
             self._host.say("there is no fork above: f makes one", warn=True)
@@ -115,6 +120,8 @@ class Sessions:
 
     async def browse(self) -> None:
         """Look at the sessions there are; one that is chosen is opened in this run's place."""
+        from inspector.screens.sessions import SessionsScreen
+
         recorder = self._keeping.recorder
         now = recorder.path if recorder is not None else None
         path = await self._host.ask(SessionsScreen(self._library, now))

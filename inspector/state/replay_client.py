@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from engine.commands import (
     Command,
@@ -26,10 +27,12 @@ from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.records.step_table import figures_of
-from sessions.compare.diff import Change, model_changes
 from sessions.file.format import SessionError
 from sessions.reader import Session
 from sessions.tempo import arrivals_ms
+
+if TYPE_CHECKING:
+    from sessions.compare.diff import Change
 
 RECORDING = "a recording"
 REFUSAL = "this is a recording: --live attaches the model"
@@ -103,6 +106,8 @@ def obstacle(session: Session, facts: ModelFacts) -> str:
 
 def differences(session: Session, facts: ModelFacts) -> list[Change]:
     """Differences of this model and machine from those of the recording."""
+    from sessions.compare.diff import model_changes
+
     return list(model_changes(session.facts, facts))
 
 
