@@ -23,10 +23,6 @@ NEAR_TIES = {
 }
 """Tokens so near a border that the recording's own rounding decides over them."""
 
-UNEXPLAINED = {("vllm", "temperature=0.005 after (504, 3575, 282)")}
-"""The server reported one token here, and every token on the four other prompts, as we keep them.
-This request was read in one batch with others; it was not asked again alone."""
-
 
 @pytest.fixture(scope="module")
 def names() -> Names:
@@ -62,8 +58,6 @@ def test_a_preset_keeps_what_the_real_engine_kept(preset: str, settings: int, na
     wrong, seen = [], Counter[str]()
     for case in cases(f"{preset}.npz"):
         seen[str(case.dials)] += 1
-        if (preset, case.name) in UNEXPLAINED:
-            continue
         ours = kept(preset, case, names)
         missing = set(case.ids.tolist()) - set(ours.ids.tolist())
         more = set(ours.ids.tolist()) - set(case.ids.tolist()) if case.whole else set()
