@@ -168,7 +168,10 @@ class StepReader:
             keys = [row[1] for row in rows]
             known = self._tokens
             for key in (one for one in keys if one not in known):
-                self.token(key, *database.execute(_TOKEN_OF, (key,)).fetchone())
+                found = database.execute(_TOKEN_OF, (key,)).fetchone()
+                if found is None:
+                    raise RowsError(f"a candidate of node {node} names a token that there is not")
+                self.token(key, *found)
             tokens = tuple(map(known.__getitem__, keys))
             return unpack_stages(row, stages), unpack_top(row, stages, rows, tokens)
 

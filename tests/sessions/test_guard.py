@@ -279,7 +279,7 @@ def _schema(name: str, old: str, new: str) -> str:
         (["UPDATE candidate SET raw_logit = 1e300"], "a value in candidate is out of"),
         (["UPDATE candidate SET final_prob = 7"], "a value in candidate is out of"),
         (["UPDATE candidate SET rank = 99999999999"], "is damaged"),
-        (["UPDATE candidate SET token = 9999"], "has no candidates"),
+        (["UPDATE candidate SET token = 9999"], "names a token that there is not"),
         (["UPDATE token SET kind = 7"], "is damaged"),
         (["UPDATE token SET id = 99999999999"], "is damaged"),
         (["DELETE FROM prompt_token WHERE position = 0"], "the prompt has no token at 0"),
