@@ -23,6 +23,8 @@ import unicodedata
 from functools import lru_cache
 from typing import Literal
 
+from engine.records.partial import Interval
+
 Kind = Literal["normal", "special", "added", "byte", "unused"]
 """Kind of an id in the vocabulary.
 
@@ -206,6 +208,8 @@ def quote(text: str, limit: int = 60) -> str:
 
 def share(probability: float) -> str:
     """A probability in per cent, in at most 5 characters; above 0 it never reads 0%."""
+    if isinstance(probability, Interval):
+        return probability.written(share)
     if probability <= 0.0:
         return "0%"
     per_cent = probability * 100

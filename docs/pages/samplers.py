@@ -91,7 +91,7 @@ def _columns(chain: Chain, ladder: Ladder, tokens: int) -> Iterator[str]:
         yield f"{token:>5}  " + "".join(f"{cell:<{width}}" for cell in cells).rstrip()
 
 
-def _head(survivors: int, removed: float) -> str:
+def _head(survivors: float, removed: float) -> str:
     return f"{survivors} left, -{removed:.1%}" if removed else f"{survivors} left"
 
 

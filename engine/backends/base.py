@@ -11,6 +11,7 @@ from engine.kv.prefix import common_ids, explain
 from engine.records.arrays import FloatArray, HalfArray
 from engine.records.cache import PrefixReport
 from engine.records.model import ModelFacts
+from engine.records.partial import TopLogprobs
 from engine.records.prompt import LayerTime, Origin
 from engine.records.vocabulary import Token, Vocabulary
 
@@ -37,9 +38,12 @@ Row = tuple[TokenSequence, Sequence[int]]
 
 @dataclass(frozen=True, eq=False)
 class RowLogits:
-    """float32 logits of a row: (vocab_size,) of its last position, (n, vocab_size) of all."""
+    """float32 logits of a row: (vocab_size,) of its last position, (n, vocab_size) of all.
 
-    values: FloatArray
+    Or ``TopLogprobs``, of a backend that knows no more.
+    """
+
+    values: FloatArray | TopLogprobs
     half: HalfArray | None = None
     """The same logits in float16, where that is what the model computes them in."""
 
@@ -65,9 +69,14 @@ class ForwardPass:
     passes: int = 1
 
     @property
-    def logits(self) -> FloatArray:
-        """Those of the first row, which is often the only one."""
+    def known(self) -> FloatArray | TopLogprobs:
+        """Logits of the first row, which is often the only one, as far as they are known."""
         return self.rows[0].values
+
+    @property
+    def logits(self) -> FloatArray:
+        """Those of the whole vocabulary. Raises BackendError where they are not known."""
+        return whole(self.known)
 
     @property
     def half(self) -> HalfArray | None:
@@ -75,8 +84,18 @@ class ForwardPass:
         return self.rows[0].half
 
 
+def whole(logits: FloatArray | TopLogprobs) -> FloatArray:
+    """``logits``, which are those of the whole vocabulary. Raises BackendError if not."""
+    if isinstance(logits, TopLogprobs):
+        count = logits.ids.shape[-1]
+        raise BackendError(f"this backend gives the {count} leading log-probabilities, no more")
+    return logits
+
+
 class Backend(Protocol):
     """The least that a backend can do: read token ids, and yield logits over its vocabulary.
+
+    Where it knows only the leading log-probabilities (``facts.top``) it yields those.
 
     What only some can do are protocols of their own in ``engine.backends.abilities``, asked for
     with isinstance. ``tests/engine/backends/test_backend_contract.py`` holds every backend to this.

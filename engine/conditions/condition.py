@@ -16,7 +16,8 @@ from simpleeval import SimpleEval
 from engine.conditions.figures import NAMES, Value
 from engine.conditions.functions import CHANGED, FUNCTIONS, OF_TWO_STEPS, Function
 from engine.conditions.grammar import ConditionError, called, parse
-from engine.conditions.moment import Moment, Unavailable
+from engine.conditions.moment import Moment, Unavailable, exact
+from engine.records.partial import ends
 from engine.text import quote
 
 __all__ = ["Condition", "ConditionError", "Unavailable", "spell"]
@@ -83,7 +84,7 @@ class Condition:
 
     def holds(self, at: Moment) -> bool:
         """True if the value at a step is true, or a number other than 0. Raises Unavailable."""
-        return bool(self.value(at))
+        return bool(exact(self.value(at)))
 
     def figures(self, at: Moment) -> dict[str, Value | Unavailable]:
         """The figures it is made of, as they are written in it, and their values at a step."""
@@ -128,7 +129,7 @@ class Condition:
 
     def _functions(self) -> dict[str, Callable[..., Value]]:
         def bound(one: Function) -> Callable[..., Value]:
-            return lambda *given: one.call(self._evaluator.names.at, *given)
+            return lambda *given: one.call(self._evaluator.names.at, *map(exact, given))
 
         return {name: bound(one) for name, one in FUNCTIONS.items()}
 
@@ -139,7 +140,7 @@ class Condition:
         result: Any = not decisive
         for one in node.values:
             try:
-                result = self._eval(one)
+                result = exact(self._eval(one))
             except _SwitchedOff:
                 raise
             except Unavailable as reason:
@@ -181,10 +182,10 @@ class Condition:
             then = self._eval(node.args[0])
         finally:
             self._evaluator.names = here
-        return self._eval(node.args[0]) != then if name == CHANGED else then
+        return exact(self._eval(node.args[0])) != exact(then) if name == CHANGED else then
 
     def _list(self, node: ast.Tuple | ast.List) -> tuple[Any, ...]:
-        return tuple(self._eval(one) for one in node.elts)
+        return tuple(exact(self._eval(one)) for one in node.elts)
 
 
 class _Names:
@@ -204,9 +205,24 @@ def _of_numbers(apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         for one in (left, right):
             if not isinstance(one, int | float):
                 raise TypeError(f"{spell(one)} is not a number")
-        return apply(left, right)
+        return apply(exact(left), exact(right))
 
     return checked
+
+
+def _of_known(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator that takes no intervals."""
+    return lambda *given: apply(*map(exact, given))
+
+
+def _order(apply: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """A comparison that intervals too can decide, where all that they hold compares alike."""
+
+    def compared(left: Any, right: Any) -> bool:
+        found = {apply(one, other) for one in ends(left) for other in ends(right)}
+        return found.pop() if len(found) == 1 else apply(exact(left), exact(right))
+
+    return compared
 
 
 def _power(base: float, exponent: float) -> Any:
@@ -215,9 +231,9 @@ def _power(base: float, exponent: float) -> Any:
 
 
 _OPERATORS = {
-    ast.Not: operator.not_,
+    ast.Not: _of_known(operator.not_),
     ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
+    ast.UAdd: _of_known(operator.pos),
     ast.Add: _of_numbers(operator.add),
     ast.Sub: _of_numbers(operator.sub),
     ast.Mult: _of_numbers(operator.mul),
@@ -225,14 +241,14 @@ _OPERATORS = {
     ast.FloorDiv: _of_numbers(operator.floordiv),
     ast.Mod: _of_numbers(operator.mod),
     ast.Pow: _of_numbers(_power),
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda one, many: one in many,
-    ast.NotIn: lambda one, many: one not in many,
+    ast.Eq: _of_known(operator.eq),
+    ast.NotEq: _of_known(operator.ne),
+    ast.Lt: _order(operator.lt),
+    ast.LtE: _order(operator.le),
+    ast.Gt: _order(operator.gt),
+    ast.GtE: _order(operator.ge),
+    ast.In: _of_known(lambda one, many: one in many),
+    ast.NotIn: _of_known(lambda one, many: one not in many),
 }
 
 

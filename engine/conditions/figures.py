@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.conditions.moment import Moment, Unavailable
+from engine.conditions.moment import Moment, Unavailable, exact
 from engine.records.step import How
 from engine.sampling.loops import MIN_REPEATS, MIN_TOKENS
 
@@ -74,7 +74,7 @@ def _u(at: Moment) -> float:
 
 
 def _flip(at: Moment) -> float:
-    u, low, high = _u(at), at.step.draw.low, at.step.draw.high
+    u, low, high = _u(at), exact(at.step.draw.low), exact(at.step.draw.high)
     borders = [u - low] * (low > 0.0) + [high - u] * (high < 1.0)
     if not borders:
         raise Unavailable("nothing else could be drawn")
@@ -101,6 +101,8 @@ def _leaders(at: Moment) -> tuple[int, float, float]:
     """(row of the most likely token after the chain, its probability, that of the second)."""
     top = at.step.top
     final = top.probs[-1]
+    if top.slack is not None and top.slack[-1].any():
+        raise Unavailable("probabilities after the chain are not known exactly")
     # Lowest id first among equals, as greedy decoding has it.
     order = sorted(range(len(final)), key=lambda row: (-final[row], top.ids[row]))
     second = float(final[order[1]]) if len(order) > 1 else 0.0
@@ -134,7 +136,7 @@ def _text_of(at: Moment, row: int) -> str:
 
 MODEL = (
     Name("raw_logprob", "nats", "log-softmax of the model's logit", lambda at: at.step.raw_logprob),
-    Name("raw_prob", "0..1", "exp(raw_logprob)", lambda at: math.exp(at.step.raw_logprob)),
+    Name("raw_prob", "0..1", "exp(raw_logprob)", lambda at: math.exp(exact(at.step.raw_logprob))),
     Name("surprisal", "nats", "-raw_logprob", lambda at: at.step.surprisal),
     Name("rank", "count", "place in the model's order, 1 the most likely", lambda at: at.step.rank),
     Name("entropy", "nats", "of the model's distribution", lambda at: at.step.entropy_raw),
@@ -146,7 +148,7 @@ MODEL = (
 # --- what the chain made of it -----------------------------------------------------------------
 
 
-def survivors(at: Moment, stage: str | None = None) -> int:
+def survivors(at: Moment, stage: str | None = None) -> float:
     """Candidates left after a stage, or after the whole chain."""
     if stage is not None:
         return at.step.stages[at.stage(stage)].survivors

@@ -7,18 +7,30 @@ saved session and over steps that lie in the past.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
+from engine.records.partial import Interval, ends
 from engine.records.prompt import PromptRecord
 from engine.records.step import SURVIVES
 from engine.records.step_table import StepPath
 from engine.sampling.loops import WINDOW, Loop, find_loop
 from engine.text import IncrementalDecoder
 
+Figure = TypeVar("Figure")
+
 
 class Unavailable(Exception):
     """Something that cannot be told at a step; the message says why."""
+
+
+def exact(figure: Figure) -> Figure:
+    """``figure``, which is no interval. Raises Unavailable for one."""
+    if isinstance(figure, Interval):
+        low, high = figure.low, figure.high
+        raise Unavailable(f"only that it lies in {low:.5g} .. {high:.5g} is known of it")
+    return figure
 
 
 class Moments:
@@ -103,6 +115,8 @@ class Moment:
         if row is None:
             count = len(self.step.top.tokens)
             raise Unavailable(f"{token!r} is not among the {count} recorded candidates")
+        if not self.step.top.seen(row):
+            raise Unavailable(f"{token!r} is not among the leading candidates that are known")
         return row
 
     # --- stages -------------------------------------------------------------------------------
@@ -121,7 +135,12 @@ class Moment:
         """
         row = self.row(token)
         if row is not None:
-            return int(self.step.top.cut_by[row])
+            cut_by = int(self.step.top.cut_by[row])
+            if cut_by == SURVIVES and self.step.top.slack is not None:
+                final = self.step.top.prob(-1, row)
+                if ends(final)[0] == 0.0:
+                    raise Unavailable(f"{token!r} may be cut or not, which is not known")
+            return cut_by
         others = self._others
         dead = next((index for index, alive in enumerate(others) if alive == 0), None)
         # Before the first stage it is the model that may have ruled some of them out.
@@ -135,7 +154,7 @@ class Moment:
         """True if a stage cut the token. Raises Unavailable where that is not recorded."""
         row = self.row(token)
         if row is not None:
-            return int(self.step.top.cut_by[row]) == stage
+            return self.cut_by(token) == stage
         if self._all_alive(stage) or (stage and self._others[stage - 1] == 0):
             return False
         return self.cut_by(token) == stage
@@ -145,14 +164,14 @@ class Moment:
         row = self.row(token)
         if row is None and self._others and self._others[-1] == 0:
             return 0.0
-        return float(self.step.top.probs[-1, self.known_row(token) if row is None else row])
+        return exact(self.step.top.prob(-1, self.known_row(token) if row is None else row))
 
     @cached_property
-    def _others(self) -> list[int]:
+    def _others(self) -> list[float]:
         """Number of unrecorded tokens still possible after each stage."""
         cut_by = self.step.top.cut_by
         return [
-            one.survivors - int(np.count_nonzero((cut_by == SURVIVES) | (cut_by > index)))
+            exact(one.survivors) - int(np.count_nonzero((cut_by == SURVIVES) | (cut_by > index)))
             for index, one in enumerate(self.step.stages)
         ]
 

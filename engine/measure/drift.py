@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from engine.backends.abilities import measurable
-from engine.backends.base import BackendError
+from engine.backends.base import BackendError, whole
 from engine.measure.compare_logits import compare_logits
 from engine.models.resolve import FLOAT_DTYPES
 from engine.progress import Progress, silent
@@ -66,7 +66,7 @@ def _of_the_run(stepper: Stepper, node: int) -> FloatArray:
     read = stepper.prefill_record
     if read is None or not read.done:
         raise StepperError("the prompt has not been read yet: n reads it")
-    return stepper.reading.after(ROOT, stepper.path_ids(ROOT), first=True).logits
+    return whole(stepper.reading.after(ROOT, stepper.path_ids(ROOT), first=True).logits)
 
 
 def _row(

@@ -83,6 +83,8 @@ class ModelFacts:
     threads: int = 0
     kv_storage: KVStorage | None = None
     """None where it is not known: a script, and recordings from before it was noted."""
+    top: int | None = None
+    """Number of leading log-probabilities that a pass yields; None for the whole vocabulary's."""
 
     @property
     def keeps_cache(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 from engine.records.arrays import CutArray, DoubleArray, FloatArray, IntArray
 from engine.records.cache import KVState
+from engine.records.partial import Interval
 from engine.records.vocabulary import Token
 
 SURVIVES = -1
@@ -27,14 +29,14 @@ class StageTrace:
     stage's own (normalised) input that it cut. ``log_z`` is the log-sum-exp of the survivors'
     logits after the stage, so that a survivor's probability is ``exp(logit_after - log_z)``.
     ``derived`` has what the stage worked out from its dials at this step, such as the temperature
-    that a dynamic one came to.
+    that a dynamic one came to. Figures that unknown candidates can change are an ``Interval``.
     """
 
     name: str
     label: str
     params: dict[str, Any]
     off: bool
-    survivors: int
+    survivors: int | Interval
     mass_removed: float
     entropy_before: float
     entropy: float
@@ -59,6 +61,33 @@ class TopTable:
     cut_by: CutArray  # (n,)
     ranks: IntArray  # (n,) raw rank, 1 is the most likely
     tokens: tuple[Token, ...]
+    slack: DoubleArray | None = None
+    """So much lower or higher each of ``probs`` may be, where only leading candidates are known.
+
+    A token whose own slack by the model is not 0 is not one of those; its raw log-probability is
+    at most the one given.
+    """
+
+    def prob(self, level: int, row: int) -> float:
+        """A probability: a number or an Interval."""
+        value, slack = float(self.probs[level, row]), 0.0
+        if self.slack is not None:
+            slack = float(self.slack[level, row])
+        return Interval.of(max(0.0, value - slack), value + slack)
+
+    def raw_logprob(self, row: int) -> float:
+        """The model's log-probability: a number or an Interval."""
+        value = float(self.raw_logprobs[row])
+        return value if self.seen(row) else Interval(-math.inf, value)
+
+    def rank(self, row: int) -> int | Interval:
+        """The raw rank; an Interval without an upper end where only the least is known."""
+        rank = int(self.ranks[row])
+        return rank if self.seen(row) else Interval(rank, math.inf)
+
+    def seen(self, row: int) -> bool:
+        """True if the model's own figures of a row are known."""
+        return self.slack is None or self.slack[0, row] == 0.0
 
 
 class _Told(Protocol):
@@ -138,7 +167,11 @@ class Stop:
 
 @dataclass(frozen=True, eq=False)
 class StepRecord:
-    """One decode step: the distribution, what the chain did to it, the draw and its cost."""
+    """One decode step: the distribution, what the chain did to it, the draw and its cost.
+
+    Where a backend knows only the leading candidates, figures that the others can change are an
+    ``Interval``, the chosen token's probabilities among them.
+    """
 
     node: int
     parent: int
@@ -147,7 +180,7 @@ class StepRecord:
     draw: Draw
     raw_logprob: float
     final_prob: float
-    rank: int
+    rank: int | Interval
     entropy_raw: float
     entropy_final: float
     log_z_raw: float

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.records.arrays import FloatArray, HalfArray
+from engine.records.partial import TopLogprobs
 
 DEFAULT_BUDGET = 512 << 20
 
@@ -22,10 +23,10 @@ class LogitStore:
 
     def __init__(self, budget: int = DEFAULT_BUDGET) -> None:
         self._budget = budget
-        self._held: OrderedDict[int, NDArray[Any]] = OrderedDict()
+        self._held: OrderedDict[int, NDArray[Any] | TopLogprobs] = OrderedDict()
         self._nbytes = 0
 
-    def put(self, node: int, logits: FloatArray | HalfArray) -> None:
+    def put(self, node: int, logits: FloatArray | HalfArray | TopLogprobs) -> None:
         """Keep ``logits`` under ``node``; nobody may change them any more."""
         kept = logits
         self.drop(node)
@@ -34,13 +35,13 @@ class LogitStore:
         while self._nbytes > self._budget and len(self._held) > 1:
             self.drop(next(iter(self._held)))
 
-    def get(self, node: int) -> FloatArray | None:
+    def get(self, node: int) -> FloatArray | TopLogprobs | None:
         """The vector of ``node``, or None when it was never put or is forgotten."""
         held = self._held.get(node)
         if held is None:
             return None
         self._held.move_to_end(node)
-        return held.astype(np.float32)
+        return held if isinstance(held, TopLogprobs) else held.astype(np.float32)
 
     def drop(self, node: int) -> None:
         """Forget ``node`` if it is there."""

@@ -14,6 +14,7 @@ from engine.backends.base import Backend, ForwardPass
 from engine.kv.prefix import explain
 from engine.records.arrays import FloatArray
 from engine.records.cache import KVState, PoolState, PrefixReport
+from engine.records.partial import TopLogprobs
 from engine.records.prompt import PrefillChunk, PrefillRecord
 from engine.run.logit_store import LogitStore
 from engine.run.tree import ROOT
@@ -26,7 +27,7 @@ FIRST_READ = "prompt"
 class Distribution:
     """The distribution after a node, and what it cost to get."""
 
-    logits: FloatArray
+    logits: FloatArray | TopLogprobs
     forward_ms: float
     kv: KVState
     warmup: bool = False
@@ -87,7 +88,7 @@ class Reading:
                 copied=result.copied_blocks,
                 evicted=result.evicted_blocks,
             )
-            return Distribution(result.logits, result.ms, kv, warmup=result.warmup)
+            return Distribution(result.known, result.ms, kv, warmup=result.warmup)
         *_, read = self._read(ids, (), reason=f"node {node} again", node=node)
         logits = self._logits.get(node)
         assert logits is not None, "the newest vector is never forgotten"
@@ -115,7 +116,7 @@ class Reading:
         return kv_state(self.backend, self._pooled, computed=0, cached=0)
 
     def _keep(self, node: int, result: ForwardPass) -> None:
-        self._logits.put(node, result.logits if result.half is None else result.half)
+        self._logits.put(node, result.known if result.half is None else result.half)
         self._place(node)
 
     def _place(self, node: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.records.arrays import DoubleArray, FloatArray, IntArray
+from engine.records.partial import Interval
 
 PositionArray = NDArray[np.intp]
 _FIRST_HEAD = 256
@@ -133,6 +134,11 @@ class Candidates:
             w *= d
             second += float(w.sum())
         return largest, total, first, second
+
+    @property
+    def survivors(self) -> int | Interval:
+        """Number of tokens that are still possible."""
+        return len(self)
 
     @property
     def total(self) -> float:
@@ -282,6 +288,15 @@ class Candidates:
         above = int(np.count_nonzero(self.logits > logit))
         return above + 1 + int(np.count_nonzero(self.logits[: at[0]] == logit))
 
+    def possible(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """True for each id that may be among the candidates; shaped like ``ids``."""
+        return self.find(ids)[1]
+
+    def logits_of(self, ids: NDArray[np.integer[Any]]) -> FloatArray:
+        """The logit of each id; minus infinity for one that is no candidate."""
+        at, present = self.find(ids)
+        return np.where(present, self.logits[at], np.float32(-np.inf))
+
     def find(self, ids: NDArray[np.integer[Any]]) -> tuple[PositionArray, NDArray[np.bool_]]:
         """Position of each id, and whether it is there at all; both shaped like ``ids``."""
         if len(self) == self.vocab_size:
@@ -290,6 +305,10 @@ class Candidates:
             return at, at == ids
         at = np.minimum(np.searchsorted(self.ids, ids), len(self) - 1)
         return at, self.ids[at] == ids
+
+    def prob(self, token_id: int) -> float:
+        """Probability of one token; 0 where it is no longer a candidate."""
+        return float(self.probs_of(np.array([token_id]))[0])
 
     def probs_of(self, ids: NDArray[np.integer[Any]]) -> DoubleArray:
         """Probability of each id; 0 for one that is no longer a candidate."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engine.records.step import Draw, How
 from engine.sampling.candidates import Candidates, SamplingError
+from engine.sampling.partial import Partial
 
 _MASK_64 = (1 << 64) - 1
 
@@ -52,10 +53,13 @@ def draw(final: Candidates, u: float) -> Draw:
 
     Candidates lie from the most to the least likely, lowest id first among equals. Only as many
     are sorted as ``u`` needs. Raises ValueError for ``u`` outside [0, 1) and SamplingError when
-    the chosen probability is not above 0.
+    the chosen probability is not above 0, or the token depends on candidates that are not known.
     """
     if not 0.0 <= u < 1.0:
         raise ValueError(f"u must lie in [0, 1), not {u}")
+    if isinstance(final, Partial):
+        token_id, *ends = final.drawn(u)
+        return Draw(token_id, How.SAMPLED, u, *ends)
     run = final.around(u)
     probs = final.probs_at(run.logits)
     cumulative = run.before + np.cumsum(probs)
@@ -80,5 +84,7 @@ def stretch(final: Candidates, token_id: int) -> tuple[float, float]:
 
 def argmax(final: Candidates) -> Draw:
     """The most likely candidate, lowest id among equals; no randomness used."""
+    if isinstance(final, Partial):
+        raise final.missing("one of them may be the most likely")
     first = final.order(1)[0]
     return Draw(int(final.ids[first]), How.GREEDY, None, 0.0, float(final.probs[first]))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.records.partial import Interval, ends
 from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import stretch
@@ -123,10 +124,14 @@ def explain(
         text = "cut by the model: its logit is minus infinity"
         return Explanation(token_id, stage, None, text)
     if stage == SURVIVES:
-        probability = float(ladder.final.probs_of(np.array([token_id]))[0])
-        text = f"survives: probability {probability:.3g} among {len(ladder.final):,}"
+        probability = ladder.final.prob(token_id)
+        survives = "survives" if ends(probability)[0] > 0.0 else "may survive"
+        text = f"{survives}: probability {probability:.3g} among {ladder.final.survivors:,}"
         return Explanation(token_id, stage, None, text)
     one, before = chain.stages[stage], ladder.before(stage)
+    if isinstance(before.log_z, Interval) or not before.find(np.array([token_id]))[1][0]:
+        # What it was judged by depends on tokens that are not known.
+        return Explanation(token_id, stage, None, f"cut by {one.label}, whatever the others are")
     figure = one.figure(before, context, token_id)
     text = f"cut by {one.label}: {in_words(figure)}" if figure else f"forbidden by {one.label}"
     if figure and (tied := _tied(one, before, ladder.after[stage], token_id)):

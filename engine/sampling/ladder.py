@@ -10,12 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records.arrays import CutArray
-from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw, How, StageTrace, TopTable
+from engine.records.arrays import CutArray, IntArray
+from engine.records.partial import Interval, TopLogprobs
+from engine.records.step import (
+    CUT_BY_MODEL,
+    SURVIVES,
+    Draw,
+    How,
+    StageTrace,
+    StepRecord,
+    TopTable,
+)
 from engine.records.vocabulary import Token
+from engine.sampling import bounds
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import Purpose, argmax, draw, uniform
+from engine.sampling.partial import Partial, TailMissing, from_record, from_top
 from engine.sampling.stages import Stage, StageContext, Temperature, with_shared_dials
+from engine.text import share
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +53,32 @@ class Ladder:
         return self.cut_by_of(np.arange(self.model.vocab_size))
 
     def cut_by_of(self, ids: NDArray[np.integer[Any]]) -> CutArray:
-        """The index of the stage that cut each of ``ids``, SURVIVES or CUT_BY_MODEL."""
-        fate = np.where(self.model.find(ids)[1], SURVIVES, CUT_BY_MODEL).astype(np.int8)
+        """The index of the stage that cut each of ``ids``, SURVIVES or CUT_BY_MODEL.
+
+        Where not all is known: of the first stage after which it is gone for certain.
+        """
+        fate = np.where(self.model.possible(ids), SURVIVES, CUT_BY_MODEL).astype(np.int8)
         before = self.model
         for index, level in enumerate(self.after):
-            if len(level) < len(before):
-                fate[(fate == SURVIVES) & ~level.find(ids)[1]] = index
+            if len(level) < len(before) or isinstance(before, Partial):
+                fate[(fate == SURVIVES) & ~level.possible(ids)] = index
             before = level
         return fate
 
     def probs(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Probabilities of ``ids`` before and after each stage, shape ``(stages + 1, n)``."""
         return np.stack([level.probs_of(ids) for level in (self.model, *self.after)])
+
+    def slack(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64] | None:
+        """So much lower or higher ``probs(ids)`` may be; None where they are exact throughout."""
+        if not isinstance(self.model, Partial):
+            return None
+        found = np.zeros((len(self.after) + 1, ids.size))
+        for index, level in enumerate((self.model, *self.after)):
+            if isinstance(level, Partial):
+                low, high = level.prob_bounds(ids)
+                found[index] = (high - low) / 2
+        return found
 
     def table(self, count: int, name: Callable[[int], Token], also: Iterable[int] = ()) -> TopTable:
         """The ``count`` candidates the model likes best, and the ids in ``also`` wherever."""
@@ -65,6 +91,10 @@ class Ladder:
             ids = np.concatenate((ids, np.array(extra, dtype=np.int32)))
             ranks = np.concatenate((ranks, [self.rank(token_id) for token_id in extra]))
             ranks = ranks.astype(np.int32)
+        return self.rows(ids, ranks, tuple(name(int(token_id)) for token_id in ids))
+
+    def rows(self, ids: IntArray, ranks: IntArray, tokens: tuple[Token, ...]) -> TopTable:
+        """The candidates ``ids``, of these ranks and names, as a table."""
         raw = self.raw_logits(ids)
         return TopTable(
             ids=ids,
@@ -73,13 +103,13 @@ class Ladder:
             probs=self.probs(ids),
             cut_by=self.cut_by_of(ids),
             ranks=ranks,
-            tokens=tuple(name(int(token_id)) for token_id in ids),
+            tokens=tokens,
+            slack=self.slack(ids),
         )
 
     def raw_logits(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """The model's logit of each id; minus infinity where it gave none."""
-        at, present = self.model.find(ids)
-        return np.where(present, self.model.logits[at], np.float32(-np.inf))
+        return self.model.logits_of(ids)
 
     def rank(self, token_id: int) -> int:
         """Place of ``token_id`` in the model's own order, 1 for the most likely."""
@@ -114,12 +144,31 @@ class Chain:
         at = names.index(before) if before in names else len(names)
         return replace(self, stages=(*self.stages[:at], stage, *self.stages[at:]))
 
-    def run(self, logits: NDArray[Any], context: StageContext) -> Ladder:
-        """Apply every stage to a raw logit vector of shape ``(vocab_size,)``.
+    def run(self, logits: NDArray[Any] | TopLogprobs, context: StageContext) -> Ladder:
+        """Apply every stage to a raw logit vector of shape ``(vocab_size,)``, or what is known.
 
         Raises SamplingError, naming the stage, when one leaves nothing to draw from.
         """
+        if isinstance(logits, TopLogprobs):
+            return self.run_from(from_top(logits), context)
         return self.run_from(Candidates.from_logits(logits), context)
+
+    def run_record(self, step: StepRecord, context: StageContext, vocab_size: int) -> Ladder:
+        """Apply every stage to what a step's record holds of its distribution.
+
+        Raises SamplingError: TailMissing where what is left depends on candidates that the record
+        lacks, although its backend knew them all.
+        """
+        model = from_record(step, vocab_size)
+        ladder, settled = self.run_from(model, context), step.top.slack is not None
+        if isinstance(model, Partial) and isinstance(ladder.final, Partial) and not settled:
+            mass, size = float(model.unknown_share), step.top.ids.size
+            raise TailMissing(
+                f"{share(mass)} of the mass is not in the record's {size} candidates, "
+                "and these settings may keep some of it",
+                mass,
+            )
+        return ladder
 
     def run_from(self, model: Candidates, context: StageContext) -> Ladder:
         """Apply every stage to candidates, such as those of another ladder's model."""
@@ -127,7 +176,10 @@ class Chain:
         for one in self.stages:
             before = level
             try:
-                level = one.apply(before, context)
+                if isinstance(model, Partial):
+                    level = bounds.apply(one, before, context, scale_known=model.scale_known)
+                else:
+                    level = one.apply(before, context)
             except SamplingError as error:
                 raise SamplingError(f"stage {one.label}: {error}") from None
             after.append(level)
@@ -135,7 +187,10 @@ class Chain:
         return Ladder(model, tuple(after), tuple(traces))
 
     def choose(self, ladder: Ladder, context: StageContext) -> Draw:
-        """The token this chain picks from what its stages left."""
+        """The token this chain picks from what its stages left.
+
+        Raises TailMissing where that depends on tokens that are not known.
+        """
         if self.greedy:
             return argmax(ladder.final)
         return draw(ladder.final, uniform(context.seed, context.position, Purpose.TOKEN))
@@ -144,7 +199,9 @@ class Chain:
         """The stages' state for the next token, after ``token_id`` was taken at this one."""
         state = dict(context.state)
         for one, level in zip(self.stages, ladder.after, strict=True):
-            carried = one.advance(level, context, token_id)
+            # What a token's surprisal has moved stays where that is not known.
+            known = not isinstance(level, Partial)
+            carried = one.advance(level, context, token_id) if known else None
             if carried is not None:
                 state[one.name] = carried
         return state
@@ -152,26 +209,30 @@ class Chain:
 
 def forced(ladder: Ladder, token_id: int) -> Draw:
     """The draw of a token that the user chose: ``[0, final probability)``, no u, no place."""
-    probability = float(ladder.final.probs_of(np.array([token_id]))[0])
-    return Draw(token_id, How.FORCED, None, 0.0, probability)
+    return Draw(token_id, How.FORCED, None, 0.0, ladder.final.prob(token_id))
 
 
 def _trace(one: Stage, before: Candidates, after: Candidates, context: StageContext) -> StageTrace:
+    inexact = isinstance(before, Partial)
     return StageTrace(
         name=one.name,
         label=one.label,
         params=one.params,
         off=one.off,
-        survivors=len(after),
+        survivors=after.survivors,
         mass_removed=_mass_removed(before, after),
         entropy_before=before.entropy,
         entropy=after.entropy,
         log_z=after.log_z,
-        derived={} if one.off else one.derived(before, after, context),
+        derived={} if one.off or inexact else one.derived(before, after, context),
     )
 
 
 def _mass_removed(before: Candidates, after: Candidates) -> float:
+    if isinstance(before, Partial):
+        return before.removed(after)
+    if isinstance(after, Partial):
+        return Interval(0.0, 1.0)
     if len(after) == len(before):
         return 0.0
     if len(after) * 8 < len(before):

@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.records.partial import Interval
 from engine.sampling.candidates import Candidates
 from engine.sampling.ladder import Ladder
+from engine.sampling.partial import Partial
 
 NEAR_FORCED_FROM = 0.95
 """A distribution is near-forced when its most likely token has this probability or more."""
@@ -49,7 +51,7 @@ class Census:
     """Number of tokens, and share of the model's own mass, left after one stage."""
 
     label: str
-    survivors: int
+    survivors: int | Interval
     mass: float
 
 
@@ -73,13 +75,18 @@ def shape_of(candidates: Candidates) -> Shape:
 
 
 def census(ladder: Ladder) -> tuple[Census, ...]:
-    """One row for the model and one a stage. ``mass`` is the model's, whatever was reweighted."""
-    rows = [Census("model", len(ladder.model), 1.0)]
+    """One row for the model and one a stage. ``mass`` is the model's, whatever was reweighted.
+
+    It is NaN where not all that a stage left is known.
+    """
+    rows = [Census("model", ladder.model.survivors, 1.0)]
     mass, before = 1.0, ladder.model
     for trace, level in zip(ladder.traces, ladder.after, strict=True):
-        if len(level) < len(before):
+        if isinstance(level, Partial):
+            mass = mass if level is before or level.kept_all else math.nan
+        elif len(level) < len(before) or isinstance(before, Partial):
             mass = float(ladder.model.probs_of(level.ids).sum())
-        rows.append(Census(trace.label, len(level), mass))
+        rows.append(Census(trace.label, level.survivors, mass))
         before = level
     return tuple(rows)
 

@@ -8,6 +8,7 @@ import numpy as np
 from textual.content import Content
 
 from engine.records.arrays import DoubleArray
+from engine.records.partial import Interval
 from engine.text import share as share
 from inspector.draw.numbers import NOTHING
 
@@ -23,11 +24,12 @@ _MANY = "░"
 """Several stretches in one cell, or survivors that are not known one by one."""
 
 
-def about(probability: float, slack: float) -> str:
-    """A probability known to within ``slack``: as exact as it is, and never more."""
-    low, high = share(probability - slack), share(probability + slack)
-    if low == high:
-        return low
+def about(probability: float) -> str:
+    """A probability in ``FIGURE`` cells: as exact as it is known, and never more."""
+    figure = share(probability)
+    if len(figure) <= FIGURE or not isinstance(probability, Interval):
+        return figure
+    slack = (probability.high - probability.low) / 2
     if slack > 0.01:
         return NOTHING
     return f"~{probability * 100:.{0 if slack > 0.0005 or probability >= 0.0995 else 1}f}%"

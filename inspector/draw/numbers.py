@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from textual.content import Content
 
+from engine.records.partial import Interval
+
 NOTHING = "—"
 MUTED = "$title"
 """Text that stands back. Not ``$text-muted``: that is an ``auto`` colour, which comes out white."""
@@ -103,12 +105,14 @@ def percent(share: float | None) -> str:
     """A share of one, in percent; what is above nothing never reads 0%."""
     if share is None or not math.isfinite(share):
         return NOTHING
+    if isinstance(share, Interval):
+        return share.written(percent)
     if 0 < share < 0.001:
         return "<0.1%"
     return f"{share * 100:.1f}%" if 0 < share < 0.0995 else f"{share * 100:.0f}%"
 
 
-def plural(number: int, thing: str) -> str:
+def plural(number: int | Interval, thing: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 

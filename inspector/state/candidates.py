@@ -1,8 +1,8 @@
 """CandidateRows by raw rank, and each one's fate at every stage.
 
 A step's record holds the leading candidates. With the step's whole logits, a chain is run over all
-of them, the recorded one or another. Without them, another chain can still be told exactly where
-all that it keeps is in the record. All three are ``CandidateRows``.
+of them, the recorded one or another; without, another chain makes another record of them, as far
+as they tell. Both are ``CandidateRows``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from engine.records.arrays import DoubleArray, IntArray
+from engine.records.partial import Interval
 from engine.records.step import Draw, How, StageTrace, StepRecord
 from engine.records.vocabulary import Token
 from engine.sampling.chain import Ladder
@@ -32,15 +33,13 @@ class CandidateRow:
     token_id: int
     token: Token | None
     """None while the token's name is not known."""
-    rank: int
+    rank: int | Interval
     raw_logit: float
     raw_logprob: float
     probs: tuple[float, ...]
     """The model's own probability, then the one after each stage."""
     cut_by: int
     """Index of the stage that cut it, ``SURVIVES`` or ``CUT_BY_MODEL``."""
-    slack: tuple[float, ...] = ()
-    """Error bound of each of ``probs``; empty where they are exact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +131,10 @@ class Recorded:
         return CandidateRow(
             token_id=int(top.ids[row]),
             token=top.tokens[row],
-            rank=int(top.ranks[row]),
+            rank=top.rank(row),
             raw_logit=float(top.raw_logits[row]),
-            raw_logprob=float(top.raw_logprobs[row]),
-            probs=tuple(top.probs[:, row].tolist()),
+            raw_logprob=top.raw_logprob(row),
+            probs=tuple(top.prob(level, row) for level in range(len(top.probs))),
             cut_by=int(top.cut_by[row]),
         )
 

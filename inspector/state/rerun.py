@@ -7,7 +7,7 @@ but what is in it. What was run last is remembered, so that several panes share 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import numpy as np
@@ -17,11 +17,10 @@ from engine.records.step import Draw, StepRecord
 from engine.records.vocabulary import KINDS, Token, TokenKind, Vocabulary
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Candidates, Chain, Ladder
-from engine.sampling.head import TailMissing, over_head
+from engine.sampling.partial import TailMissing
 from engine.sampling.stages import StageContext
 from engine.text import share
 from inspector.state.candidates import CandidateRows, Recorded, Whole
-from inspector.state.partial import Partial
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import hypothetical, recorded_chain
 
@@ -32,17 +31,13 @@ WAITING = "the engine is running: this waits until it stands still"
 class Run:
     """A chain over the cursor's distribution: its ladder, and what it draws with the same dice.
 
-    The ladder is that of the whole vocabulary, or (``low`` of ``candidates`` is) of one that
-    comes to the same at its end.
+    The ladder is that of the whole vocabulary, or of what the record has of it.
     """
 
     chain: Chain
     context: StageContext
-    candidates: Whole | Partial
-
-    @property
-    def ladder(self) -> Ladder:
-        return self.candidates.ladder
+    candidates: Whole | Recorded
+    ladder: Ladder
 
     @property
     def draw(self) -> Draw:
@@ -99,13 +94,15 @@ def _run(
         ladder = chain.run_from(_model(dense), context)
         drawn = chain.choose(ladder, context)
         note = padding_note(ladder, vocabulary)
-        return Run(chain, context, Whole(ladder, drawn, namer(step, vocabulary), note))
+        return Run(chain, context, Whole(ladder, drawn, namer(step, vocabulary), note), ladder)
     total = log.facts.vocab_size if log.facts is not None else None
     if total is None:
         raise TailMissing("the size of the vocabulary is not known")
-    low, high = over_head(step, chain, context, total)
-    drawn = chain.choose(low, context)
-    return Run(chain, context, Partial(Recorded(step, total), low, high, drawn))
+    ladder = chain.run_record(step, context, total)
+    top = ladder.rows(step.top.ids, step.top.ranks, step.top.tokens)
+    drawn = chain.choose(ladder, context)
+    made = replace(step, stages=ladder.traces, draw=drawn, top=top)
+    return Run(chain, context, Recorded(made, total, log.not_stored), ladder)
 
 
 def run(view: View, chain: Chain) -> Run:

@@ -91,6 +91,8 @@ class RunLog:
                 self.prefill = record
             case ModelFacts():
                 self.facts, self.loading, self.pool = record, None, None
+                if record.top is not None:
+                    self.not_stored = f"{record.backend} gives the {record.top} likeliest, no more"
             case SettingsChanged():
                 self.settings = record
                 self.all_settings[record.preset, record.chain_spec] = record

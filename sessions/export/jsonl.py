@@ -1,6 +1,7 @@
 """A run as JSON lines: one ``run`` object, one ``step`` object a token, one ``end`` object.
 
-This is a contract that other programs rely on (schema 1): keys are added, never changed. The same
+This is a contract that other programs rely on (schema 1): keys are added, never changed. A figure
+of a backend that knows only the leading candidates is a number, or ``[low, high]``. The same
 functions serve ``llm-inspect run --format jsonl`` and the export of a saved session. Numbers that
 JSON cannot hold become null, and a field of the same name with ``_reason`` says why.
 """
@@ -17,6 +18,7 @@ import numpy as np
 from engine.records.cache import KVState
 from engine.records.events import SettingsChanged
 from engine.records.model import KVStorage, ModelFacts
+from engine.records.partial import Interval
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.step import (
     CUT_BY_MODEL,
@@ -117,7 +119,7 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
     number(line, "raw_logprob", step.raw_logprob, _NO_LOGIT)
     line.update(
         final_prob=plain(step.final_prob),
-        rank=step.rank,
+        rank=plain(step.rank),
         entropy_raw=plain(step.entropy_raw),
         entropy_final=plain(step.entropy_final),
         log_z_raw=plain(step.log_z_raw),
@@ -189,7 +191,7 @@ def stage_list(stages: Iterable[StageTrace]) -> list[dict[str, Any]]:
             "name": one.name,
             "params": plain(one.params),
             "off": one.off,
-            "survivors": one.survivors,
+            "survivors": plain(one.survivors),
             "mass_removed": plain(one.mass_removed),
             "entropy": plain(one.entropy),
             "derived": plain(one.derived),
@@ -203,10 +205,10 @@ def top_list(top: TopTable, stages: Sequence[StageTrace]) -> list[dict[str, Any]
     rows = []
     for row, token in enumerate(top.tokens):
         line: dict[str, Any] = {"id": token.id, "token_bytes": token.bytes.hex()}
-        number(line, "raw_logprob", float(top.raw_logprobs[row]), _NO_LOGIT)
-        line["final_prob"] = plain(float(top.probs[-1, row]))
+        number(line, "raw_logprob", top.raw_logprob(row), _NO_LOGIT)
+        line["final_prob"] = plain(top.prob(-1, row))
         line["cut_by"] = cut_name(int(top.cut_by[row]), stages)
-        line["rank"] = int(top.ranks[row])
+        line["rank"] = plain(top.rank(row))
         rows.append(line)
     return rows
 
@@ -242,7 +244,7 @@ def whole_text(data: bytes) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """``value`` in what JSON can hold: numpy scalars unwrapped, NaN and infinities null."""
+    """``value`` in what JSON can hold: NaN and infinities null, an interval a list of its ends."""
     match value:
         case None | bool() | int():
             return value
@@ -251,6 +253,8 @@ def plain(value: Any) -> Any:
             return value.encode("utf-8", "replace").decode()
         case np.generic():
             return plain(value.item())
+        case Interval():
+            return [plain(value.low), plain(value.high)]
         case float():
             return value if math.isfinite(value) else None
         case Mapping():

@@ -21,13 +21,19 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 
+from engine.records.partial import Interval
+
 _FLOAT, _BYTES, _ARRAY, _PAIRS = "$float", "$bytes", "$array", "$pairs"
-_TAGS = {_FLOAT, _BYTES, _ARRAY, _PAIRS}
+_INTERVAL = "$interval"
+_TAGS = {_FLOAT, _BYTES, _ARRAY, _PAIRS, _INTERVAL}
 _ARRAY_KINDS = "biuf"
 _LARGEST_INT = (1 << 128) - 1
 """A seed; all that is counted is far below."""
 _LONGEST_MS = 1e12
-_PRIMITIVES = {int: (int,), float: (int, float), str: (str,), bool: (bool,), bytes: (bytes,)}
+_PRIMITIVES: dict[Any, tuple[type, ...]] = {
+    **{kind: (kind,) for kind in (int, str, bool, bytes, Interval)},
+    float: (int, float, Interval),
+}
 
 Built = TypeVar("Built")
 
@@ -62,6 +68,8 @@ def to_plain(value: Any) -> Any:
             return to_plain(value.item())
         case int():
             return value
+        case Interval():
+            return {_INTERVAL: [to_plain(value.low), to_plain(value.high)]}
         case float():
             return value if math.isfinite(value) else {_FLOAT: repr(value)}
         case bytes():
@@ -116,7 +124,8 @@ def from_plain(hint: Any, value: Any) -> Any:
 def build(cls: type[Built], value: Any, **known: Any) -> Built:
     """An instance of the dataclass ``cls`` from the plain object ``value``.
 
-    ``known`` gives fields that come from elsewhere. Raises CodecError.
+    ``known`` gives fields that come from elsewhere; an interval in ``value`` goes before its
+    middle there. Raises CodecError.
     """
     if not isinstance(value, dict):
         raise CodecError(f"{cls.__name__}: an object expected, not {_shown(value)}")
@@ -125,7 +134,7 @@ def build(cls: type[Built], value: Any, **known: Any) -> Built:
     hints = hints_of(typing.cast(Any, cls))
     arguments = dict(known)
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if field.name in known:
+        if field.name in known and not _is_interval(value.get(field.name)):
             continue
         if field.name in value:
             found = from_plain(hints[field.name], value[field.name])
@@ -168,7 +177,7 @@ def _primitive(hint: type[Any], value: Any) -> Any:
         raise CodecError(f"{_name(hint)} expected, not {_shown(value)}")
     if type(value) is int and abs(value) > _LARGEST_INT:
         raise CodecError("a whole number of more than 128 bits")
-    return float(value) if hint is float else value
+    return float(value) if hint is float and type(value) is int else value
 
 
 def _one_of(hints: tuple[Any, ...], value: Any) -> Any:
@@ -228,6 +237,8 @@ def _untyped(value: Any) -> Any:
             return _hex(value[_BYTES])
         case "$array":
             return _array(value)
+        case "$interval":
+            return _interval(value[_INTERVAL])
         case "$pairs":
             return _mapping((Any, Any), value)
     return {key: _untyped(item) for key, item in value.items()}
@@ -237,6 +248,17 @@ def _special_float(text: Any) -> float:
     if text not in ("nan", "inf", "-inf"):
         raise CodecError(f"{_shown(text)} is no number")
     return float(text)
+
+
+def _is_interval(value: Any) -> bool:
+    return isinstance(value, dict) and _INTERVAL in value
+
+
+def _interval(value: Any) -> Interval:
+    low, high = from_plain(tuple[float | int, float | int], value)
+    if not low <= high:
+        raise CodecError(f"{_shown(value)} is no interval")
+    return Interval(low, high)
 
 
 def _hex(text: Any) -> bytes:

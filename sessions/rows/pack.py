@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.records.partial import Interval
 from engine.records.step import SURVIVES, StepRecord
 from engine.records.vocabulary import Token
 from sessions.file.format import ROWS_A_STEP, STAGES_A_STEP
@@ -76,7 +77,13 @@ def _stage_rows(step: StepRecord, levels: Sequence[Level]) -> list[Row]:
         entropy_before = None if trace.entropy_before == before else trace.entropy_before
         before = trace.entropy
         at = step.node * STAGES_A_STEP + index
-        figures = (trace.survivors, trace.mass_removed, entropy_before, trace.entropy, trace.log_z)
+        figures = (
+            int(trace.survivors),
+            trace.mass_removed,
+            entropy_before,
+            trace.entropy,
+            trace.log_z,
+        )
         rows.append((at, *figures, level.weight_sum, level.logits, level.probs))
     return rows
 
@@ -137,6 +144,13 @@ def extra_fields(record: Any) -> dict[str, Any]:
     return found
 
 
+def _with_intervals(record: Any) -> dict[str, Any]:
+    """As ``extra_fields``, and those that are intervals, of which columns hold the middle."""
+    values = {one.name: getattr(record, one.name) for one in dataclasses.fields(record)}
+    intervals = {name: value for name, value in values.items() if isinstance(value, Interval)}
+    return extra_fields(record) | {name: codec.to_plain(one) for name, one in intervals.items()}
+
+
 def _default(one: dataclasses.Field[Any]) -> Any:
     if one.default_factory is not dataclasses.MISSING:
         return codec.to_plain(one.default_factory())
@@ -144,13 +158,14 @@ def _default(one: dataclasses.Field[Any]) -> Any:
 
 
 def _extra_of(step: StepRecord) -> str | None:
+    fields = extra_fields if step.top.slack is None else _with_intervals
     parts: dict[str, Any] = {
-        "step": extra_fields(step),
-        "draw": extra_fields(step.draw),
+        "step": fields(step),
+        "draw": fields(step.draw),
         "timing": extra_fields(step.timing),
         "kv": extra_fields(step.kv),
         "top": extra_fields(step.top),
-        "stages": [extra_fields(trace) for trace in step.stages],
+        "stages": [fields(trace) for trace in step.stages],
     }
     if not any(parts["stages"]):
         del parts["stages"]

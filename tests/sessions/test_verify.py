@@ -12,9 +12,8 @@ import pytest
 from engine.backends.scripted import ScriptedBackend
 from engine.run.stepper import Stepper
 from engine.sampling.chain import Chain, build, effective, parse_spec
-from engine.sampling.head import TailMissing, over_head
+from engine.sampling.partial import Partial, TailMissing, from_record
 from engine.sampling.stages import StageContext
-from engine.sampling.tail import settled
 from inspector.state.view import RunLog
 from sessions import SessionError, open_session
 from sessions.recording import record
@@ -144,7 +143,7 @@ def test_what_if_on_a_saved_step_is_what_if_live(tmp_path: Path, spec: str, alwa
             context = StageContext((0,), tuple(one.token.id for one in session.branch(node)[:-1]))
             truth = chain(spec).run(live.dense(node), context)
             try:
-                found, _ = over_head(step, chain(spec), context, WIDTH)
+                found = chain(spec).run_record(step, context, WIDTH)
             except TailMissing:
                 continue
             exact += 1
@@ -159,7 +158,7 @@ def test_a_flat_distribution_is_missing_most_of_its_mass(tmp_path: Path) -> None
     one = Stepper(flat, effective("guide", {}, spec="temperature=1 >"), max_tokens=1)
     record(one, tmp_path / "run.llmi", TOKENS[0])
     with open_session(tmp_path / "run.llmi") as session, pytest.raises(TailMissing) as raised:
-        over_head(session.step(1), chain("temperature=2 >"), StageContext(), WIDTH)
+        chain("temperature=2 >").run_record(session.step(1), StageContext(), WIDTH)
     assert raised.value.mass == pytest.approx(1 - 65 / WIDTH)
 
 
@@ -169,7 +168,7 @@ def test_a_vocabulary_that_was_kept_whole_has_no_tail(tmp_path: Path) -> None:
         size = len(step.top.ids)
         ids = np.arange(size, dtype=np.int32)
         whole = replace(step, top=replace(step.top, ids=ids))
-        assert settled(whole, chain("top_p=0.9 >"), StageContext(), size)
+        assert not isinstance(from_record(whole, size), Partial)
 
 
 # --- tempo ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine.backends.base import BackendError, RowLogits
+from engine.backends.base import BackendError, RowLogits, whole
 from engine.kv.branch import OutOfBlocks
 from engine.models.checks import first_line
 
@@ -20,7 +20,7 @@ def in_main_memory(logits: torch.Tensor) -> RowLogits:
 def check_finite(row: RowLogits, dtype: str) -> None:
     """Raises BackendError where a position's logits, computed in ``dtype``, are not finite."""
     # The largest is NaN if any is, and infinite if one is; minus infinity is a fair logit.
-    if not np.isfinite(row.values.max(axis=-1)).all():
+    if not np.isfinite(whole(row.values).max(axis=-1)).all():
         hint = "" if dtype == "float32" else ": try --dtype float32"
         raise BackendError(f"the model's logits are not finite in {dtype}{hint}")
 

@@ -17,6 +17,7 @@ from engine.backends.base import (
     TokenSequence,
     checked_rows,
     own_list,
+    whole,
 )
 from engine.backends.hf.pool import branch_of
 from engine.backends.hf.probe import alike
@@ -78,7 +79,7 @@ def _extend(
         reader.adopt(sequence, ids)
     if not (again and all_positions):
         return found
-    own = (RowLogits(row.values[len(again) :]) for row in found.rows)
+    own = (RowLogits(whole(row.values)[len(again) :]) for row in found.rows)
     return replace(found, rows=tuple(own))
 
 
@@ -210,7 +211,7 @@ def _agree(reader: Reader, pool: PooledCache, text: Sequence[int]) -> bool | Non
             alone = [_extend(reader, branch, ids, False).logits for branch, ids in rows][-1]
             rest = [(opened[0], text[-1:]), (opened[1], text[1:])]
             found = _side_by_side(reader, pool, rest, False)
-            return all(alike(reader, alone, row.values) for row in found.rows)
+            return all(alike(reader, alone, whole(row.values)) for row in found.rows)
         except BackendError as error:
             return None if isinstance(error.__cause__, OutOfBlocks) else False
         finally:

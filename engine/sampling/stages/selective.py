@@ -134,7 +134,7 @@ class Xtc(Parameters):
         return {"u": self._dice(context)} if self._asks(before) else {}
 
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
-        prob = float(candidates.probs_of(np.array([token_id]))[0])
+        prob = candidates.prob(token_id)
         return Figure("probability", prob, ">" if self.strict else ">=", self.xtc_threshold)
 
 

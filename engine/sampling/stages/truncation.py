@@ -180,7 +180,7 @@ class MinP(Parameters):
         return candidates.select(keep)
 
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
-        return Figure("probability", _prob(candidates, token_id), "<", self._limit(candidates))
+        return Figure("probability", candidates.prob(token_id), "<", self._limit(candidates))
 
     def derived(
         self, before: Candidates, after: Candidates, context: StageContext
@@ -210,7 +210,7 @@ class Epsilon(Parameters):
         return _at_least(candidates, np.float32(self.epsilon_cutoff))
 
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
-        return Figure("probability", _prob(candidates, token_id), "<", self.epsilon_cutoff)
+        return Figure("probability", candidates.prob(token_id), "<", self.epsilon_cutoff)
 
 
 @stage(
@@ -231,7 +231,7 @@ class Eta(Parameters):
         return _at_least(candidates, np.float32(self._limit(candidates)))
 
     def figure(self, candidates: Candidates, context: StageContext, token_id: int) -> Figure:
-        return Figure("probability", _prob(candidates, token_id), "<", self._limit(candidates))
+        return Figure("probability", candidates.prob(token_id), "<", self._limit(candidates))
 
     def derived(
         self, before: Candidates, after: Candidates, context: StageContext
@@ -335,7 +335,3 @@ def _at_least(candidates: Candidates, limit: np.float32) -> Candidates:
     probs = candidates.probs.astype(np.float32)
     keep: NDArray[np.bool_] = probs >= limit
     return candidates.select(keep | (candidates.logits == candidates.logits.max()))
-
-
-def _prob(candidates: Candidates, token_id: int) -> float:
-    return float(candidates.probs_of(np.array([token_id]))[0])

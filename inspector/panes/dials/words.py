@@ -51,7 +51,10 @@ def _would(view: View, step: StepRecord, found: Run) -> Content:
     else:
         said = Content.styled("would draw ○ ", _TRIED) + token + Content(" instead of ● ")
         said += token_text(step.token, _DRAWN)
-    survivors, before = len(found.ladder.final), step.stages[-1].survivors if step.stages else 0
+    survivors, before = (
+        found.ladder.final.survivors,
+        step.stages[-1].survivors if step.stages else 0,
+    )
     said += muted(f" · {plural(survivors, 'token')} left")
     if before and before != survivors:
         said += muted(f", not {before:,}")

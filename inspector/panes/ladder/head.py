@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from textual.content import Content
 
+from engine.records.partial import Interval
 from engine.records.step import StageTrace
 from engine.text import visible
-from inspector.draw.bars import share
+from inspector.draw.bars import about, share
 from inspector.draw.cells import clip, right
 from inspector.draw.derived import derived_cell
 from inspector.draw.numbers import NOTHING
@@ -134,13 +134,17 @@ def _figures(
             _left_and_cut(one, column.cells) for one, column in zip(shown, made.stages, strict=True)
         ]
         return [("tokens left −mass", total, both)]
+    counts, cells = [one.survivors for one in shown], [column.cells for column in made.stages]
     figures = [
-        ("tokens left", total, [f"{one.survivors:,}" for one in shown]),
+        ("tokens left", total, [_count(*one) for one in zip(counts, cells, strict=True)]),
         ("mass removed", "", [_removed(one.mass_removed) for one in shown]),
-        ("entropy, nats", f"{candidates.entropy:.2f}", [_entropy(one.entropy) for one in shown]),
+        (
+            "entropy, nats",
+            _entropy(candidates.entropy, made.model),
+            [_entropy(one.entropy, room) for one, room in zip(shown, cells, strict=True)],
+        ),
     ]
     if any(one.derived for one in candidates.stages):
-        cells = [column.cells for column in made.stages]
         worked_out = [derived_cell(one, room) for one, room in zip(shown, cells, strict=True)]
         figures.append(("worked out", "", worked_out))
     return [
@@ -150,13 +154,19 @@ def _figures(
 
 
 def _removed(mass: float) -> str:
-    if math.isnan(mass):
-        return NOTHING
-    return f"−{share(mass)}" if mass else "0"
+    return f"−{about(mass)}" if mass else "0"
 
 
-def _entropy(nats: float) -> str:
-    return NOTHING if math.isnan(nats) else f"{nats:.2f}"
+def _entropy(nats: float, cells: int) -> str:
+    written = [f"{nats:.{digits}f}" for digits in (2, 1, 0)]
+    return next((text for text in written if len(text) <= cells), NOTHING)
+
+
+def _count(survivors: int | Interval, cells: int) -> str:
+    text = f"{survivors:,}"
+    if len(text) <= cells:
+        return text
+    return survivors.written(compact) if isinstance(survivors, Interval) else compact(survivors)
 
 
 def _left_and_cut(stage: StageTrace, cells: int) -> str:
@@ -164,8 +174,8 @@ def _left_and_cut(stage: StageTrace, cells: int) -> str:
     if stage.off:
         return "·"
     count, mass = stage.survivors, stage.mass_removed
-    if not mass or math.isnan(mass):
-        return f"{count:,}" if len(f"{count:,}") <= cells else compact(count)
+    if not mass or isinstance(count, Interval):
+        return _count(count, cells)
     rough = f"{mass * 100:.1f}%" if mass >= 0.0005 else "<.1%"
     rougher = f"{mass * 100:.0f}%" if mass >= 0.005 else "<1%"
     variants = (
@@ -177,7 +187,7 @@ def _left_and_cut(stage: StageTrace, cells: int) -> str:
     return next((text for text in variants if len(text) <= cells), variants[-1])
 
 
-def compact(number: int) -> str:
+def compact(number: float) -> str:
     """A count in at most four characters: ``999``, ``49k``, ``1.2M``."""
     if number < 1000:
         return f"{number}"

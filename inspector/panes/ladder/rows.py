@@ -105,8 +105,7 @@ class LadderRows:
         """Figure and bar. Every column's bars have the same length, so that they compare."""
         largest, length = self.candidates.largest, self.plan.bar
         probability = candidate.probs[level]
-        slack = candidate.slack[level] if candidate.slack else 0.0
-        figure = about(probability, slack)
+        figure = about(probability)
         known = 0.0 if figure == NOTHING else probability
         drawing = bar(known / largest if largest > 0 else 0.0, length).ljust(cells - FIGURE)
         if self.plan.gap:
@@ -118,7 +117,7 @@ class LadderRows:
         ]
 
     def _final(self, candidate: CandidateRow, drawn: bool) -> tuple[str, str]:
-        figure = share(candidate.probs[-1]).rjust(FIGURE)
+        figure = about(candidate.probs[-1]).rjust(FIGURE)
         if drawn:
             return f"{DRAWN if self.was is None else WOULD} {figure} ", self._mine
         if candidate.cut_by == SURVIVES:
@@ -135,7 +134,7 @@ class LadderRows:
             return [(" " * self.plan.was, "")]
         sign, style = _change(candidate, old)
         parts: Parts = [(sign.ljust(CHANGE), style)]
-        figure = share(old.probs[-1]).rjust(FIGURE)
+        figure = about(old.probs[-1]).rjust(FIGURE)
         if candidate.token_id == was.draw.token_id:
             return [*parts, (f"{DRAWN} {figure} ", _DRAWN)]
         if old.cut_by == SURVIVES:
@@ -145,11 +144,9 @@ class LadderRows:
 
 def _the_same(candidates: CandidateRows, candidate: CandidateRow) -> CandidateRow | None:
     """The candidate in other candidates; mostly it stands in the same row."""
-    row: int | None = candidate.rank - 1
-    if not (
-        0 <= candidate.rank - 1 < len(candidates)
-        and candidates[candidate.rank - 1].token_id == candidate.token_id
-    ):
+    at = int(candidate.rank) - 1
+    row: int | None = at
+    if not (0 <= at < len(candidates) and candidates[at].token_id == candidate.token_id):
         row = candidates.row_of(candidate.token_id)
     return None if row is None else candidates[row]
 

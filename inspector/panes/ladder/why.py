@@ -16,6 +16,7 @@ from engine.records.vocabulary import Token
 from engine.sampling.chain import Ladder
 from engine.sampling.draw import stretch
 from engine.sampling.explain import Change, DialFlip, dial_flips, explain, flip_distance
+from engine.sampling.partial import Partial
 from engine.sampling.stages import spelled
 from engine.text import visible
 from inspector.draw.cells import token_text
@@ -55,6 +56,8 @@ def why(run: Run, drawn: Draw, token_id: int, name: Namer) -> Why:
     fate = explain(run.chain, run.ladder, run.context, token_id, saving=run.whole)
     if fate.stage != SURVIVES:
         return Why(muted(f"✂ {visible(fate.text)}"), _saving(run, fate.saved_by, fate.then_cut_by))
+    if isinstance(run.ladder.final, Partial):
+        return Why(muted(visible(fate.text)), Content(""))
     if token_id != drawn.token_id:
         return Why(muted(visible(fate.text)), _reach(run.ladder, drawn, token_id))
     return Why(_distance(run, drawn, name), _flips(run, drawn, name))

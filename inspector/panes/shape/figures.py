@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from textual.content import Content
 
+from engine.records.partial import Interval, ends
 from engine.records.step import SURVIVES, StepRecord
 from engine.sampling.chain import Candidates, Ladder
+from engine.sampling.partial import Partial
 from engine.sampling.shape import (
     TAIL_AFTER,
     Census,
@@ -44,7 +46,7 @@ def recorded_shape(step: StepRecord, total: int | None) -> Shape:
     probs, logits = np.exp(top.raw_logprobs), top.raw_logits
     head = top.ranks <= TAIL_AFTER
     two = head.size > 1 and bool(np.isfinite(logits[1]))
-    effective = math.exp(step.entropy_raw)
+    effective = Interval.of(*map(math.exp, ends(step.entropy_raw)))
     return Shape(
         survivors=total or 0,
         entropy=step.entropy_raw,
@@ -63,7 +65,7 @@ def recorded_final(step: StepRecord) -> Candidates | None:
     final = step.top.probs[-1]
     alive = np.flatnonzero(final > 0.0)
     left_over = step.stages[-1].survivors if step.stages else -1
-    if alive.size != left_over:
+    if isinstance(left_over, Interval) or alive.size != left_over:
         return None
     order = alive[np.argsort(step.top.ids[alive])]
     logits = np.log(final[order]).astype(np.float32)
@@ -75,10 +77,13 @@ def recorded_census(step: StepRecord, total: int | None) -> list[Census | None]:
     """Tokens and mass left by each stage; the mass is NaN where the record does not hold all."""
     top, raw = step.top, np.exp(step.top.raw_logprobs)
     rows: list[Census | None] = [Census("model", total, 1.0) if total else None]
-    before, mass = total, 1.0
+    before: float | None = total
+    mass = 1.0
     for index, trace in enumerate(step.stages):
         alive = (top.cut_by == SURVIVES) | (top.cut_by > index)
-        if int(alive.sum()) == trace.survivors:
+        if isinstance(trace.survivors, Interval):
+            mass = math.nan
+        elif int(alive.sum()) == trace.survivors:
             mass = float(raw[alive].sum())
         elif trace.survivors != before:
             mass = math.nan
@@ -202,7 +207,7 @@ def _stage(label: str) -> str:
     return label.partition("=")[0]
 
 
-def _log_share(survivors: int, most: int) -> float:
+def _log_share(survivors: float, most: float) -> float:
     return math.log1p(survivors) / math.log1p(most)
 
 
@@ -243,4 +248,4 @@ def _mark_at(step: StepRecord) -> Mark:
 
 def final_shape(final: Candidates | None) -> Shape | None:
     """The shape of what is drawn from, where that is known."""
-    return None if final is None else shape_of(final)
+    return None if final is None or isinstance(final, Partial) else shape_of(final)

@@ -11,6 +11,7 @@ from textual.content import Content
 from engine.records.step import StepRecord
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Candidates
+from engine.sampling.partial import Partial
 from engine.sampling.repeat import Repeats, repeat_draw
 from inspector.draw.numbers import beside, cut, heading, muted
 from inspector.panes.shape.figures import (
@@ -133,8 +134,9 @@ what was to be expected. The chi-square test says how often a fair draw is at le
         if self._draws is None or self._draws[1] is not step:
             return []
         final = tried.ladder.final if tried is not None else self._final(view, step)
-        if final is None:
-            return [muted("drawing many times needs the whole logits: the engine is asked")]
+        if final is None or isinstance(final, Partial):
+            asked = view.log.not_stored or "the engine is asked"
+            return [muted(f"drawing many times needs the whole logits: {asked}")]
         found = _repeats(final, self._draws[0], step)
         return histogram(found, partial(token_of, view), width, tried=tried is not None)
 

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.records.events import RunState, StateChanged
+from engine.records.partial import Interval, ends
 from engine.sampling.candidates import SamplingError
-from engine.sampling.head import TailMissing, over_head
+from engine.sampling.partial import Partial, TailMissing, from_record
 from engine.sampling.stages import StageContext
-from engine.sampling.tail import rest_mass
-from inspector.state.candidates import Whole
-from inspector.state.partial import Partial
+from inspector.state.candidates import Recorded, Whole
 from inspector.state.rerun import WAITING, Run, context_of, rerun, run, what_if
 from inspector.state.view import View
 from inspector.state.whatif import chain_of
@@ -67,7 +66,7 @@ def test_a_chain_that_keeps_nothing_but_the_head_is_exact(spec: str) -> None:
     known = view_of(falling(0.9), forces=[None] * 3)
     whole = view_of(falling(0.9), forces=[None] * 3, dense=True)
     ours, exact = outcome(tried(known, spec)), outcome(tried(whole, spec))
-    assert isinstance(ours.candidates, Partial)
+    assert isinstance(ours.candidates, Recorded)
     assert isinstance(exact.candidates, Whole)
     assert ours.ladder.final.ids.tolist() == exact.ladder.final.ids.tolist()
     assert ours.ladder.final.probs == pytest.approx(exact.ladder.final.probs, rel=1e-6)
@@ -76,8 +75,8 @@ def test_a_chain_that_keeps_nothing_but_the_head_is_exact(spec: str) -> None:
     for row in range(len(ours.candidates)):
         one, other = ours.candidates[row], exact.candidates[row]
         assert (one.token_id, one.cut_by) == (other.token_id, other.cut_by)
-        for mine, slack, true in zip(one.probs, one.slack, other.probs, strict=True):
-            assert mine - slack - 1e-6 <= true <= mine + slack + 1e-6
+        for mine, true in zip(one.probs, other.probs, strict=True):
+            assert ends(mine)[0] - 1e-6 <= true <= ends(mine)[1] + 1e-6
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,9 @@ def test_a_chain_that_may_keep_more_says_how_much_is_missing(spec: str) -> None:
         "and these settings may keep some of it"
     )
     assert view.step is not None
-    assert rest_mass(view.step) == pytest.approx(0.97**64, rel=1e-3)
+    missing = from_record(view.step, SIZE)
+    assert isinstance(missing, Partial)
+    assert float(missing.unknown_share) == pytest.approx(0.97**64, rel=1e-3)
 
 
 def test_what_lifts_recorded_tokens_alone_is_exact() -> None:
@@ -146,20 +147,20 @@ def test_what_the_head_decides_is_what_the_whole_gives(
     chain = chain_of(" > ".join(parts) + (" >" if len(parts) == 1 else ""), "guide")
     context = context_of(view, view.step)
     try:
-        low, high = over_head(view.step, chain, context, SIZE)
+        low = chain.run_record(view.step, context, SIZE)
     except TailMissing:
         return
     exact = chain.run(view.dense.logits, context)
-    assert low.final.ids.tolist() == exact.final.ids.tolist() == high.final.ids.tolist()
+    assert low.final.ids.tolist() == exact.final.ids.tolist()
     assert low.final.probs == pytest.approx(exact.final.probs, rel=1e-5)
 
 
 def test_a_table_that_holds_every_id_decides_everything() -> None:
     view = fake_runs.run("abcdef", spec="temperature=1 >", forces=[None])
     found = outcome(tried(view, "top_n_sigma=1 > typical_p=0.5 > temperature=3"))
-    assert isinstance(found.candidates, Partial)
+    assert isinstance(found.candidates, Recorded)
     assert all(
-        not any(candidate.slack) for candidate in map(found.candidates.__getitem__, range(6))
+        not isinstance(one, Interval) for row in range(6) for one in found.candidates[row].probs
     )
 
 

@@ -20,7 +20,7 @@ from engine.run.stepper import Stepper
 from engine.sampling.candidates import Candidates
 from engine.sampling.chain import PRESETS, SpecError, build, effective, parse_spec
 from engine.sampling.explain import explain
-from engine.sampling.head import TailMissing, over_head
+from engine.sampling.partial import TailMissing
 from engine.sampling.settings import MIROSTAT_REPLACES
 from engine.sampling.stacks import compare_stacks
 from engine.sampling.stages import (
@@ -190,11 +190,10 @@ def test_e3_as_it_looks_at_ids_alone_a_recorded_head_settles_what_is_cut_after_i
     stepper.submit_ids([0])
     step, context = stepper.step(), StageContext(prompt_ids=(0,))
     order, dials = parse_spec("nth=2 > top_k=10", "guide")
-    flat, peaked = over_head(step, build(order, dials, "guide"), context, 200)
-    assert sorted(flat.final.ids.tolist()) == sorted(peaked.final.ids.tolist())
-    assert sorted(flat.final.ids.tolist()) == list(range(0, 20, 2))
+    ladder = build(order, dials, "guide").run_record(step, context, 200)
+    assert sorted(ladder.final.ids.tolist()) == list(range(0, 20, 2))
     with pytest.raises(TailMissing):
-        over_head(step, build(*parse_spec("nth=2 >", "guide"), "guide"), context, 200)
+        build(*parse_spec("nth=2 >", "guide"), "guide").run_record(step, context, 200)
 
 
 def test_e3_conditions_name_it_and_stacks_that_lack_it_say_so() -> None:

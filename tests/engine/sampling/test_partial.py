@@ -1,4 +1,4 @@
-"""A chain over a record's head: where it is called exact, it is what the whole vector gives."""
+"""Chains over candidates of which only the leading ones are known: what is claimed is true."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hypothesis import assume, example, given, reject, settings
 from hypothesis import strategies as st
 
 from engine.records.arrays import FloatArray
+from engine.records.partial import TopLogprobs, ends
 from engine.records.step import StepRecord
 from engine.records.vocabulary import Token
 from engine.sampling.chain import (
@@ -19,9 +20,8 @@ from engine.sampling.chain import (
     build,
     parse_spec,
 )
-from engine.sampling.head import TailMissing, over_head
+from engine.sampling.partial import Partial, TailMissing, from_record
 from engine.sampling.stages import StageContext
-from engine.sampling.tail import rest_mass, settled
 from tests import fakes
 
 CONTEXT = StageContext(prompt_ids=(0, 3, 5), output_ids=(7, 3, 9, 3), stop_ids=frozenset({4}))
@@ -43,16 +43,21 @@ def chain(spec: str, preset: str = "guide") -> Chain:
 def agrees(logits: FloatArray, step: StepRecord, one: Chain) -> bool:
     """Whether exactness is claimed; then asserts it."""
     try:
-        low, high = over_head(step, one, CONTEXT, logits.size)
+        ours = one.run_record(step, CONTEXT, logits.size)
     except TailMissing:
         return False
     truth = one.run(logits, CONTEXT)
-    for ours in (low, high):
-        assert ours.final.ids.tolist() == truth.final.ids.tolist()
-        np.testing.assert_allclose(ours.final.probs, truth.final.probs, rtol=2e-6)
+    assert ours.final.ids.tolist() == truth.final.ids.tolist()
+    np.testing.assert_allclose(ours.final.probs, truth.final.probs, rtol=2e-6)
     drawn = one.choose(truth, CONTEXT)
-    assert one.choose(low, CONTEXT).token_id == drawn.token_id
+    assert one.choose(ours, CONTEXT).token_id == drawn.token_id
     return True
+
+
+def settled(step: StepRecord, one: Chain, context: StageContext, size: int) -> bool:
+    """Whether all that the chain can leave is in the record, and for certain the same."""
+    ladder = one.run_from(from_record(step, size), context)
+    return not isinstance(ladder.final, Partial)
 
 
 # --- always ---------------------------------------------------------------------------------------
@@ -153,6 +158,81 @@ def test_a_chain_that_keeps_few_is_always_exact(
     assert agrees(logits, record(logits, count + 2), one)
 
 
+# --- from the 20 likeliest alone ----------------------------------------------------------------
+
+KNOWN = 20
+
+
+def logprobs_of(logits: FloatArray) -> FloatArray:
+    """A server's log-probabilities, float32: equal ones may have been different logits."""
+    return (logits.astype(np.float64) - Candidates.from_logits(logits).log_z).astype(np.float32)
+
+
+def top_of(logprobs: FloatArray, count: int = KNOWN) -> TopLogprobs:
+    """What it sends of them."""
+    model = Candidates.from_logits(logprobs)
+    at = model.order(count)[:count]
+    return TopLogprobs(model.ids[at], model.logits[at], logprobs.size)
+
+
+def holds(figure: float, truth: float, slack: float = 2e-5) -> bool:
+    """Whether a figure, an interval or a number claimed to be exact, is true within float32."""
+    low, high = ends(figure)
+    return low - slack * max(1.0, abs(truth)) <= truth <= high + slack * max(1.0, abs(truth))
+
+
+def top_claims(logprobs: FloatArray, one: Chain) -> bool:
+    """Assert every claim about ``one`` from the 20 likeliest; True if its end is exact."""
+    every = np.arange(logprobs.size, dtype=np.int32)
+    ours, truth = one.run(top_of(logprobs), CONTEXT), one.run(logprobs, CONTEXT)
+    assert holds(ours.model.varentropy, truth.model.varentropy, 2e-4)
+    levels = zip((ours.model, *ours.after), (truth.model, *truth.after), strict=True)
+    for level, true in levels:
+        assert holds(level.survivors, len(true), 0.0)
+        assert holds(level.entropy, true.entropy)
+        assert holds(level.log_z, true.log_z)
+        assert set(level.ids.tolist()) <= set(true.ids.tolist())
+        assert set(true.ids.tolist()) <= set(every[level.possible(every)].tolist())
+        probs = level.probs_of(every)
+        low, high = level.prob_bounds(every) if isinstance(level, Partial) else (probs, probs)
+        exact = true.probs_of(every)
+        assert (low - 2e-5 <= exact).all()
+        assert (exact <= high + 2e-5).all()
+    for mine, trace in zip(ours.traces, truth.traces, strict=True):
+        assert holds(mine.mass_removed, trace.mass_removed)
+        assert holds(mine.entropy_before, trace.entropy_before)
+    try:
+        drawn = one.choose(ours, CONTEXT)
+    except TailMissing:
+        assert isinstance(ours.final, Partial)
+        return False
+    expected = one.choose(truth, CONTEXT)
+    assert (drawn.token_id, drawn.u) == (expected.token_id, expected.u)
+    assert holds(drawn.low, expected.low)
+    assert holds(drawn.high, expected.high)
+    return not isinstance(ours.final, Partial)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    VECTORS,
+    st.sampled_from([60, 400]),
+    st.lists(st.sampled_from([*STAGES, "top_p=0.1"]), max_size=5),
+    st.sampled_from(sorted(PRESETS)),
+)
+def test_intervals_hold_the_figures_of_the_whole_row(
+    kind: tuple[int, float, float, str], size: int, parts: list[str], preset: str
+) -> None:
+    logprobs = logprobs_of(vector(*kind, size))
+    stages = tuple(stage for part in parts for stage in chain(f"{part} >", preset).stages)
+    one = Chain(stages, preset)
+    try:
+        top_claims(logprobs, one)
+    except SamplingError:
+        with pytest.raises(SamplingError):
+            one.run(logprobs, CONTEXT)
+
+
 # --- in detail ------------------------------------------------------------------------------------
 
 
@@ -215,9 +295,8 @@ def test_what_is_done_to_single_tokens(spec: str, exact: bool) -> None:
 def test_what_is_missing_is_said() -> None:
     logits = np.log(np.array([0.5, 0.25, 0.125, 0.0625, 0.0625])).astype(np.float32)
     step = record(logits, 2)
-    assert rest_mass(step) == pytest.approx(0.25)
     with pytest.raises(TailMissing) as refusal:
-        over_head(step, chain("temperature=2 >"), CONTEXT, 5)
+        chain("temperature=2 >").run_record(step, CONTEXT, 5)
     assert refusal.value.mass == pytest.approx(0.25)
     assert str(refusal.value) == (
         "25.0% of the mass is not in the record's 2 candidates, "
