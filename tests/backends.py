@@ -11,8 +11,10 @@ from engine.backends.hf.backend import HFBackend
 from engine.backends.hf.pool import KVOptions
 from engine.backends.scripted import ScriptedBackend
 from engine.records.arrays import FloatArray
+from engine.records.partial import TopLogprobs
 from tests import tiny_models
 from tests.tiny_models import CHARACTERS, SPECIALS, VOCAB
+from tests.top_backend import TopBackend
 from tests.toy_backend import ToyBackend
 
 
@@ -43,7 +45,11 @@ ABLE: dict[str, Callable[[], Able]] = {
     "llama without a cache": lambda: tiny_models.backend("llama", kv=KVOptions(cached=False)),
 }
 
-EVERY: dict[str, Callable[[], Backend]] = {"toy": ToyBackend, **ABLE}
+EVERY: dict[str, Callable[[], Backend]] = {
+    "toy": ToyBackend,
+    "top 20 of toy": lambda: TopBackend(ToyBackend()),
+    **ABLE,
+}
 
 PROMPT = [5, 9, 30, 12, 7, 44, 3, 21, 8]
 """More positions than the tiny models' sliding windows hold."""
@@ -57,7 +63,16 @@ def read(backend: Backend, *ids: int, all_positions: bool = False) -> ForwardPas
 def fresh(backend: Backend, ids: Sequence[int]) -> FloatArray:
     """Logits after ``ids``, read in one pass from nothing."""
     backend.seek(())
-    return read(backend, *ids).logits
+    return spread(read(backend, *ids).known)
+
+
+def spread(known: FloatArray | TopLogprobs) -> FloatArray:
+    """Logits as far as they are known; those of all other tokens as 0."""
+    if not isinstance(known, TopLogprobs):
+        return known
+    found = np.zeros((*known.ids.shape[:-1], known.vocab_size), np.float32)
+    np.put_along_axis(found, known.ids, known.logprobs, axis=-1)
+    return found
 
 
 def assert_alike(found: FloatArray, expected: FloatArray) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.records.arrays import DoubleArray, FloatArray, IntArray
-from engine.records.partial import Interval, TopLogprobs, ends
+from engine.records.partial import Interval, TopLogprobs
 from engine.records.step import StepRecord
 from engine.sampling.candidates import Candidates, PositionArray, SamplingError
 from engine.text import share
@@ -123,18 +123,8 @@ class Partial(Candidates):
 
     @property
     def varentropy(self) -> float:
-        """Bounds of the model's own; of what a stage left, those of any distribution that wide."""
-        rest, log_z, size = self.rest, self.log_z_known, len(self) + self.rest.count
-        # x * log(x) ** 2 rises up to exp(-2) and is concave up to exp(-1).
-        if log_z is None or rest.ceiling - log_z > -2.0 or rest.count < 8:
-            return Interval(0.0, math.log(size) ** 2 / 4 + 1)  # Reeb and Wolf, arXiv:1304.0036
-        surprisal = log_z - self.logits.astype(np.float64)
-        own = float((np.exp(-surprisal) * surprisal**2).sum())
-        low, high = math.exp(rest.low - log_z), math.exp(rest.high - log_z)
-        most = high * (math.log(high) - math.log(rest.count)) ** 2
-        least, largest = ends(self.entropy)
-        at_least = own + low * (log_z - rest.ceiling) ** 2 - largest**2
-        return Interval.of(max(0.0, at_least), max(0.0, own + most - least**2))
+        """At most what any distribution that wide can have: Reeb and Wolf, arXiv:1304.0036."""
+        return Interval(0.0, math.log(len(self) + self.rest.count) ** 2 / 4 + 1)
 
     # --- tokens -------------------------------------------------------------------------------
 

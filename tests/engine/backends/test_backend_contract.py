@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from engine.backends.base import Backend, BackendError, TokenSequence
+from engine.records.partial import TopLogprobs
 from engine.records.vocabulary import KINDS, TokenKind
-from tests.backends import EVERY, PROMPT, assert_alike, fresh, read
+from tests.backends import EVERY, PROMPT, assert_alike, fresh, read, spread
 from tests.tiny_models import KNOWN, VOCAB
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -30,10 +31,22 @@ def backend(opened: Backend) -> Backend:
 
 def test_a_pass_gives_finite_float32_logits_of_the_whole_vocabulary(backend: Backend) -> None:
     for result in (read(backend, *PROMPT), read(backend, 4)):
-        assert result.logits.dtype == np.float32
-        assert result.logits.shape == (VOCAB,) == (backend.facts.vocab_size,)
-        assert np.isfinite(result.logits).all()
+        assert spread(result.known).dtype == np.float32
+        assert spread(result.known).shape == (VOCAB,) == (backend.facts.vocab_size,)
+        assert np.isfinite(spread(result.known)).all()
         assert result.ms > 0
+
+
+def test_of_the_leading_log_probabilities_there_are_as_many_as_it_says(backend: Backend) -> None:
+    """None of them twice, from the most likely down; or all logits there are."""
+    found = read(backend, *PROMPT).known
+    assert isinstance(found, TopLogprobs) == (backend.facts.top is not None)
+    if isinstance(found, TopLogprobs):
+        assert found.ids.shape == found.logprobs.shape == (backend.facts.top,)
+        assert np.unique(found.ids).size == found.ids.size
+        assert (np.diff(found.logprobs) <= 0.0).all()
+        assert np.exp(found.logprobs).sum() <= 1.0 + 1e-5
+        assert found.vocab_size == VOCAB
 
 
 def test_length_counts_what_was_read(backend: Backend) -> None:
@@ -54,26 +67,26 @@ def test_reading_in_chunks_is_reading_at_once(backend: Backend, sizes: tuple[int
     for size in sizes:
         result = read(backend, *PROMPT[start : start + size])
         start += size
-    assert_alike(result.logits, expected)
+    assert_alike(spread(result.known), expected)
 
 
 def test_decoding_a_token_is_reading_it(backend: Backend) -> None:
     expected = fresh(backend, PROMPT)
     fresh(backend, PROMPT[:-1])
-    assert_alike(read(backend, PROMPT[-1]).logits, expected)
+    assert_alike(spread(read(backend, PROMPT[-1]).known), expected)
 
 
 def test_decoding_from_nothing_is_reading_one_token(backend: Backend) -> None:
     expected = fresh(backend, PROMPT[:1])
     backend.seek(())
-    assert_alike(read(backend, PROMPT[0]).logits, expected)
+    assert_alike(spread(read(backend, PROMPT[0]).known), expected)
 
 
 def test_decoding_far_on_stays_right(backend: Backend) -> None:
     fresh(backend, PROMPT[:2])
     ids = PROMPT[:2]
     for token_id in range(3, 23):
-        logits = read(backend, token_id).logits
+        logits = spread(read(backend, token_id).known)
         ids = [*ids, token_id]
     assert_alike(logits, fresh(backend, ids))
 
@@ -85,7 +98,7 @@ def test_seek_goes_to_the_longest_run_that_was_read(backend: Backend) -> None:
     found = backend.seek(wanted)
     assert found == backend.length
     assert found == (5 if backend.facts.can_rewind else 0)
-    assert_alike(read(backend, *wanted[found:]).logits, expected)
+    assert_alike(spread(read(backend, *wanted[found:]).known), expected)
 
 
 def test_seek_at_the_tip_stays_there_and_leaves_the_last_id(backend: Backend) -> None:
@@ -109,7 +122,7 @@ def test_an_id_that_is_none_is_refused_and_nothing_read(backend: Backend, bad: i
     with pytest.raises(BackendError, match=str(bad)):
         read(backend, *[3, bad, 4])
     assert backend.length == len(PROMPT)
-    assert_alike(read(backend, 11).logits, expected)
+    assert_alike(spread(read(backend, 11).known), expected)
 
 
 def test_the_same_again_is_the_same(backend: Backend) -> None:
@@ -118,8 +131,8 @@ def test_the_same_again_is_the_same(backend: Backend) -> None:
 
 
 def test_logits_once_given_do_not_change(backend: Backend) -> None:
-    first = read(backend, *PROMPT).logits
-    second = read(backend, 4).logits
+    first = spread(read(backend, *PROMPT).known)
+    second = spread(read(backend, 4).known)
     kept = first.copy(), second.copy()
     for token_id in range(5, 9):
         read(backend, token_id)
@@ -145,7 +158,7 @@ def test_ids_beyond_the_tokenizer_are_unused_rows_like_any_other(backend: Backen
         assert backend.token(token_id).kind is TokenKind.UNUSED
         assert backend.token(token_id).bytes == b""
     read(backend, *PROMPT)
-    assert np.isfinite(read(backend, 62).logits).all()
+    assert np.isfinite(spread(read(backend, 62).known)).all()
 
 
 def test_the_bytes_of_a_prompt_are_its_text(backend: Backend) -> None:
@@ -195,11 +208,11 @@ def sequences(backend: Backend) -> list[TokenSequence]:
 def test_logits_of_all_positions_are_those_of_each_beginning(backend: Backend) -> None:
     expected = [fresh(backend, PROMPT[:end]) for end in range(1, len(PROMPT) + 1)]
     backend.seek(())
-    first = read(backend, *PROMPT[:4], all_positions=True).logits
-    rest = read(backend, *PROMPT[4:], all_positions=True).logits
+    first = spread(read(backend, *PROMPT[:4], all_positions=True).known)
+    rest = spread(read(backend, *PROMPT[4:], all_positions=True).known)
     assert first.shape == (4, VOCAB)
     assert_alike(np.concatenate([first, rest]), np.stack(expected))
-    assert read(backend, 11, all_positions=True).logits.shape == (1, VOCAB)
+    assert spread(read(backend, 11, all_positions=True).known).shape == (1, VOCAB)
 
 
 def test_rows_give_what_they_give_alone_each_at_its_own_position(backend: Backend) -> None:
@@ -208,28 +221,28 @@ def test_rows_give_what_they_give_alone_each_at_its_own_position(backend: Backen
     found = backend.forward(rows)
     assert len(found.rows) == len(rows)
     for row, alone in zip(found.rows, expected, strict=True):
-        assert_alike(row.values, alone)
+        assert_alike(spread(row.values), alone)
     assert [len(sequence) for sequence, _ in rows] == [10, 6, 8]
     assert backend.sequence is rows[-1][0]
     assert backend.length == 8
     # And they are gone on with, singly and together.
     then = [fresh(backend, [*ids, *more, 20]) for ids, more in zip(TEXTS, NEXT, strict=True)]
     again = backend.forward([(sequence, [20]) for sequence, _ in rows[:2]])
-    assert_alike(again.rows[0].values, then[0])
-    assert_alike(again.rows[1].values, then[1])
-    assert_alike(backend.forward([(rows[2][0], [20])]).logits, then[2])
+    assert_alike(spread(again.rows[0].values), then[0])
+    assert_alike(spread(again.rows[1].values), then[1])
+    assert_alike(spread(backend.forward([(rows[2][0], [20])]).known), then[2])
 
 
 def test_rows_give_the_logits_of_all_their_positions(backend: Backend) -> None:
     expected = []
     for ids, more in zip(TEXTS, NEXT, strict=True):
         fresh(backend, ids)
-        expected.append(read(backend, *more, all_positions=True).logits)
+        expected.append(spread(read(backend, *more, all_positions=True).known))
     rows = list(zip(sequences(backend), NEXT, strict=True))
     found = backend.forward(rows, all_positions=True)
     for row, alone in zip(found.rows, expected, strict=True):
-        assert row.values.shape == alone.shape
-        assert_alike(row.values, alone)
+        assert spread(row.values).shape == alone.shape
+        assert_alike(spread(row.values), alone)
 
 
 def test_a_sequence_in_two_rows_is_refused(backend: Backend) -> None:
@@ -248,4 +261,4 @@ def test_a_row_that_cannot_be_read_leaves_every_sequence_as_it_was(
     with pytest.raises(BackendError):
         backend.forward([(held[0], [6]), (held[1], [7]), (held[2], bad)])
     assert [len(sequence) for sequence in held] == [len(ids) for ids in TEXTS]
-    assert_alike(backend.forward([(held[0], [11])]).logits, expected)
+    assert_alike(spread(backend.forward([(held[0], [11])]).known), expected)
