@@ -23,7 +23,7 @@ _LOG_MANY = 50.0
 """The logarithm of more tokens than there are."""
 _SHIFT = 1e-4
 """More than rounding can make of a logit that is one larger."""
-_NO_REST = Rest(0, -math.inf, -math.inf, -math.inf)
+_NO_REST = Rest(0, 0, -math.inf, -math.inf, -math.inf)
 
 
 def apply(
@@ -72,7 +72,7 @@ def _unknown(before: Candidates) -> Partial:
         gone = np.delete(np.arange(before.vocab_size, dtype=np.int32), before.ids)
         count = len(before)
     nothing = np.zeros(0, np.int32), np.zeros(0, np.float32)
-    rest = Rest(count, math.inf, -math.inf, math.inf)
+    rest = Rest(0, count, math.inf, -math.inf, math.inf)
     return Partial(*nothing, before.vocab_size, rest, gone)
 
 
@@ -136,7 +136,8 @@ def _tempered(stage: Temperature, known: Partial, context: StageContext) -> Part
     # A power above 1 is convex: the even tail then has the smallest sum. Below, the largest.
     low, high = (even_low, peaked_high) if power >= 1.0 else (peaked_low, even_high)
     high = min(high, many + ceiling) + SLACK
-    rest = Rest(rest.count, ceiling + new_top, low - SLACK + new_top, high + new_top)
+    low, high = low - SLACK + new_top, high + new_top
+    rest = replace(rest, ceiling=ceiling + new_top, low=low, high=high)
     return _left(known, logits=logits, rest=rest, kept_all=True)
 
 
@@ -161,7 +162,8 @@ def _changed_by_id(stage: Stage, known: Partial, context: StageContext) -> Parti
     low = _less(rest.low, math.log(touched) + rest.ceiling) if touched else rest.low
     ceiling = min(float(heights.max()), high) if heights.size else -math.inf
     left = min(rest.count, heights.size)
-    changed = Rest(left, ceiling, low, high) if left else _NO_REST
+    least = max(0, rest.least - (count - heights.size))
+    changed = Rest(least, left, ceiling, low, high) if left else _NO_REST
     gone = np.concatenate((known.gone, known.ids[~there]))
     return _left(
         known,
@@ -195,7 +197,7 @@ def _cut(stage: Stage, known: Partial, context: StageContext) -> Partial | None:
         known,
         ids=known.ids[certain],
         logits=known.logits[certain],
-        rest=replace(rest, low=-math.inf),
+        rest=replace(rest, least=0, low=-math.inf),
         gone=gone,
     )
 

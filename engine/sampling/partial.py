@@ -43,10 +43,12 @@ class TailMissing(SamplingError):
 class Rest:
     """Bounds on the tokens that are not known one by one.
 
-    There are at most ``count``, none has a logit above ``ceiling``, and the logarithm of the sum
-    of their weights, ``exp(logit)``, lies between ``low`` and ``high``.
+    There are ``least`` to ``count`` of them, none has a logit above ``ceiling``, and the logarithm
+    of the sum of their weights, ``exp(logit)``, lies between ``low`` and ``high``. What is not
+    known counts as possible until a stage may have cut it.
     """
 
+    least: int
     count: int
     ceiling: float
     low: float
@@ -58,6 +60,7 @@ class Rest:
             return self
         more = log_sum(logits)
         return Rest(
+            self.least + logits.size,
             self.count + logits.size,
             max(self.ceiling, float(logits.max())),
             float(np.logaddexp(self.low, more)),
@@ -102,7 +105,8 @@ class Partial(Candidates):
 
     @property
     def survivors(self) -> int | Interval:
-        return Interval(len(self), len(self) + self.rest.count)
+        least, most = len(self) + self.rest.least, len(self) + self.rest.count
+        return least if least == most else Interval(least, most)
 
     @property
     def entropy(self) -> float:
@@ -271,7 +275,7 @@ def _head(
     mass = max(0.0, 1.0 - float(np.exp(logits.astype(np.float64) - log_z).sum()))
     low = math.log(mass - SLACK) if mass > SLACK else -math.inf
     high = math.log(mass + SLACK) + log_z
-    rest = Rest(others, min(last, high), low + log_z, high)
+    rest = Rest(others, others, min(last, high), low + log_z, high)
     return Partial(
         ids,
         logits,

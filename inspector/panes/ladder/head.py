@@ -154,7 +154,7 @@ def _figures(
 
 
 def _removed(mass: float) -> str:
-    return f"−{about(mass)}" if mass else "0"
+    return f"−{about(mass)}".replace("−~", "~−") if mass else "0"
 
 
 def _entropy(nats: float, cells: int) -> str:
