@@ -29,7 +29,7 @@ _NO_REST = Rest(0, 0, -math.inf, -math.inf, -math.inf)
 def apply(
     stage: Stage, before: Candidates, context: StageContext, *, scale_known: bool
 ) -> Candidates:
-    """What a stage leaves of ``before``, and what is known of it: all, where no rest can be left.
+    """Candidates that a stage leaves of ``before``; whole where no rest can be left.
 
     ``scale_known``: see ``Partial``. Raises SamplingError where it leaves nothing.
     """

@@ -289,7 +289,7 @@ def _head(
 
 
 def _share(log_ratio: float) -> float:
-    """What the first of two weights is of their sum, given the logarithm of their ratio."""
+    """Share of the first of two weights, given the logarithm of their ratio."""
     return 1.0 / (1.0 + math.exp(-log_ratio)) if log_ratio > -700.0 else 0.0
 
 

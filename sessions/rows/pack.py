@@ -145,7 +145,7 @@ def extra_fields(record: Any) -> dict[str, Any]:
 
 
 def _with_intervals(record: Any) -> dict[str, Any]:
-    """As ``extra_fields``, and those that are intervals, of which columns hold the middle."""
+    """Fields that have no column, and those whose column holds the middle of an interval."""
     values = {one.name: getattr(record, one.name) for one in dataclasses.fields(record)}
     intervals = {name: value for name, value in values.items() if isinstance(value, Interval)}
     return extra_fields(record) | {name: codec.to_plain(one) for name, one in intervals.items()}
