@@ -332,7 +332,6 @@ class Engine:
         return True
 
     def _send_pool(self) -> None:
-        """Say where K and V lie, if they lie in a pool."""
         state = self._run.pool_state()
         self._pool_sent = now_ms()
         if state is not None:
@@ -363,7 +362,6 @@ class Engine:
         return self._pause
 
     def _take_in(self) -> None:
-        """Move what has arrived to what waits."""
         while self._receive.poll():
             self._waiting.append(self._receive.recv())
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import on
+from textual.actions import ActionParseResult, parse
 from textual.binding import BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
-from textual.timer import Timer
 from textual.worker import WorkerFailed
 
 import themes
-from engine.commands import Command, Open, Restore
 from engine.machine_file import cache_dir
-from engine.records.events import RunState
 from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
-from engine.text import visible
 from inspector.actions.breakpoints import Breakpoints
 from inspector.actions.forks import Forks
-from inspector.actions.host import Answer
 from inspector.actions.keeping import Keeping
 from inspector.actions.measure import Measurements
 from inspector.actions.player import Player, Playing
@@ -34,25 +29,19 @@ from inspector.actions.sessions import Sessions
 from inspector.actions.trying import Trying
 from inspector.commands import KeyCommands
 from inspector.exit_codes import EXIT_USAGE
-from inspector.keys import (
-    BRANCHING,
-    GENERAL,
-    MEASURING,
-    REPLAYING,
-    SAMPLER,
-    SESSIONS,
-    TRYING,
-)
+from inspector.flows import FlowApp
+from inspector.keys import APP, NEEDS_MODEL, OPENING
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.modal import modal_open
+from inspector.painter import Painter
 from inspector.panes.gauges.pane import GaugesPane
-from inspector.safe_screen import SafeApp
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
 from inspector.screens.dialog import Dialog
 from inspector.state.ceilings import Known
 from inspector.state.client import Client
 from inspector.state.controller import Controller
+from inspector.state.engine import Engine
 from inspector.state.held_steps import HeldSteps
 from inspector.state.recorder import Recorder
 from inspector.state.replay_client import REFUSAL, ReplayClient
@@ -62,32 +51,17 @@ from sessions.file.format import SessionError
 from sessions.library import Library
 from sessions.reader import Session
 
-# Records may come faster than anyone can read; keys are painted at once all the same.
-_FRAME_S = 1 / 8
-# Where the cursor stays behind, new tokens change little of what is on screen.
-_PARKED_FRAME_S = 1 / 2
+_Kind = TypeVar("_Kind", bound=Screen[Any])
 _TICK_S = 0.5
-_OPENING = frozenset(
-    ["save", "export", "sessions", "compare_branches", "drift", "compare_cache", "measure_ceilings"]
-)
 
 
-class Inspector(SafeApp[None]):
+class Inspector(FlowApp[None]):
     """The inspector on one run. ``connect`` makes and starts a new engine client."""
 
     TITLE = "llm-inspect"
     CSS_PATH = Path(__file__).with_name("app.tcss")
-    COMMANDS = SafeApp.COMMANDS | {KeyCommands}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *MEASURING,
-        *SESSIONS,
-        *GENERAL,
-        *BRANCHING,
-        *SAMPLER,
-        *TRYING,
-        *REPLAYING,
-    ]
-    ENABLE_COMMAND_PALETTE = True
+    COMMANDS = FlowApp.COMMANDS | {KeyCommands}
+    BINDINGS: ClassVar[list[BindingType]] = [*APP]
 
     next_session: Path | None = None
     """A session to open once this app has ended."""
@@ -116,16 +90,15 @@ class Inspector(SafeApp[None]):
         """
         super().__init__()
         self.asked = asked
-        self._client = client
-        self._connect = connect
+        self.engine = Engine(client, connect, self._records_came, partial(self.say, warn=True))
         self._keys = dict(keys or {})
         self._facts: ModelFacts | None = None
-        self.controller = Controller(self.send)
+        self.controller = Controller(self.engine.send)
         self.controller.breakpoints.take_over(asked.breakpoints)
         self.measurements = Measurements(self, ceilings, keep_ceilings)
         self.trying = Trying(self)
-        self.forks = Forks(self, self.trying)
         self.keeping = Keeping(self, recorder)
+        self.forks = Forks(self, self.trying, self.keeping)
         self.breakpoints = Breakpoints(self, self.keeping)
         replayed = str(recording.session.path) if recording is not None else ""
         self.sessions = Sessions(self, self.keeping, library, replayed)
@@ -134,14 +107,8 @@ class Inspector(SafeApp[None]):
         # Who wants nothing kept wants nothing on the disk.
         folder = cache_dir() if recorder is not None and recorder.wanted else None
         self.controller.log.new_nodes = partial(HeldSteps, folder)
-        self._next_paint: Timer | None = None
-        self._last_paint = 0.0
-        self._pass_began = time.monotonic()
+        self._painter = Painter(self.controller, self._draw, self.set_timer)
         use_theme(self, theme)
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        current = self.current_theme
-        return themes.fallback_variables(dark=current.dark, ansi=current.ansi)
 
     def get_default_screen(self) -> DebuggerScreen:
         return DebuggerScreen()
@@ -151,21 +118,20 @@ class Inspector(SafeApp[None]):
     def on_mount(self) -> None:
         self.set_keymap(self._keys)
         self.theme_changed_signal.subscribe(self, lambda theme: heed_no_color(self))
-        self._listen()
+        self.engine.listen()
         self.keeping.begin()
         if self._recovery is not None:
             self._recovery.begin()
         if self.replay is not None:
             self.replay.begin()
         else:
-            self.send(self.asked.configure)
+            self.engine.send(self.asked.configure)
             self.controller.tell_breakpoints()
-            self.send(self.asked.submit)
+            self.engine.send(self.asked.submit)
         self.set_interval(_TICK_S, self._tick)
 
     def on_unmount(self) -> None:
-        self._client.notify = lambda: None
-        self._client.close()
+        self.engine.close()
         self.keeping.end()
         if self.replay is not None:
             self.replay.end()
@@ -185,101 +151,25 @@ class Inspector(SafeApp[None]):
         else:
             super()._handle_exception(error)
 
-    # --- what actions need (see Host) -----------------------------------------------------------
-
-    @property
-    def kept(self) -> bool:
-        """True if a file holds what is on screen."""
-        return self.keeping.kept
-
-    @property
-    def can_run(self) -> bool:
-        """True if there is an engine with a model, and not only a recording."""
-        return self._client.can_run
-
-    async def ask(self, screen: Screen[Answer]) -> Answer:
-        """Open a screen, and wait for its answer; only in a flow."""
-        # Shielded: a key may still close the screen of a flow that the end of the app has stopped.
-        return await asyncio.shield(self.push_screen(screen, wait_for_dismiss=True))
-
-    async def flow(self, flow: Coroutine[Any, Any, None]) -> None:
-        """Begin what asks the user something, and return once it asks."""
-        self.run_worker(flow, group="flows")
-        # Its first step is done after this: the next key is meant for the screen that it opens.
-        await asyncio.sleep(0)
-
-    async def picture(self) -> str:
-        """The screen as SVG, once what is to be seen on it is drawn."""
-        drawn = asyncio.Event()
-        self.call_after_refresh(drawn.set)
-        await drawn.wait()
-        return self.export_screenshot()
-
-    def say(self, line: str, *, warn: bool = False) -> None:
-        """Show a line for a while."""
-        self.notify(visible(line), severity="warning" if warn else "information", markup=False)
-
-    def send(self, command: Command) -> None:
-        self._client.send(command)
-
-    def use(self, client: Client, *, grace: float = 1.0) -> None:
-        """Close the engine's client within ``grace`` seconds, and go on with this one."""
-        self._client.notify = lambda: None
-        self._client.close(grace)
-        self._client = client
-        self._listen()
-
-    def _listen(self) -> None:
-        def notify() -> None:
-            self.post_message(RecordsArrived())
-            self.keeping.pace()
-
-        self._client.notify = notify
-        if isinstance(self._client, ReplayClient):
-            self._client.say = partial(self.say, warn=True)
-        # What came before anybody listened.
-        self.post_message(RecordsArrived())
-
     def action_restart(self) -> None:
-        """A new engine that goes on with the same run; what runs now is ended."""
-        if not self.can_run:
-            self.say(REFUSAL, warn=True)
-            return
-        self._client.kill()
-        facts = self.controller.log.facts
-        wanted = self.asked.open
-        if facts is not None and "dtype" in wanted.options:
-            # Measured again, another dtype might win, and the run would not be the same.
-            wanted = Open(wanted.backend, {**wanted.options, "dtype": facts.dtype})
-        restore: Restore | None = self.controller.restore_command()
-        self.use(self._connect(), grace=0.0)
-        for command in (wanted, self.asked.configure, restore or self.asked.submit):
-            self.send(command)
-        self.controller.tell_breakpoints()
+        self.engine.restart(self.controller, self.asked)
 
     # --- records and painting -------------------------------------------------------------------
+
+    def _records_came(self) -> None:
+        """In the client's thread."""
+        self.post_message(RecordsArrived())
+        self.keeping.pace()
 
     @on(RecordsArrived)
     def _records(self) -> None:
         before = self.controller.log.state.state
-        records = self.keeping.keep(self._client.take())
-        self.controller.take(records)
+        self.controller.take(self.keeping.keep(self.engine.client.take()))
         self.keeping.keep_breakpoints()
-        for screen in self.screen_stack:
-            if isinstance(screen, Dialog):
-                screen.heard(self.controller.log)
+        for dialog in self._open(Dialog):
+            dialog.heard(self.controller.log)
         self._look_at_model()
-        state = self.controller.log.state.state
-        if state != before or self.controller.busy:
-            self._pass_began = time.monotonic()
-        at_tip = self.controller.cursor.at_tip
-        frame = _FRAME_S if at_tip else _PARKED_FRAME_S
-        wait = self._last_paint + frame - time.monotonic()
-        # An engine that stands still has answered something that a user waits for.
-        if wait <= 0 or not self.controller.busy:
-            self.paint()
-        elif self._next_paint is None:
-            self._next_paint = self.set_timer(wait, self.paint)
+        self._painter.records_came(before)
 
     def _look_at_model(self) -> None:
         """Once a model is loaded, and once this machine has been measured."""
@@ -301,36 +191,27 @@ class Inspector(SafeApp[None]):
         if self._player is not None and self._player.tempo is not None:
             # Between two tokens that are played no pass runs that could take long.
             return None
-        if not self.controller.busy or self.controller.log.state.state is RunState.DEAD:
-            return None
-        return time.monotonic() - self._pass_began
+        return self._painter.pass_s
+
+    def _open(self, kind: type[_Kind]) -> list[_Kind]:
+        """The screens of a kind that are open. While the app starts or ends there may be none."""
+        return [screen for screen in self.screen_stack if isinstance(screen, kind)]
 
     @property
     def debugger(self) -> DebuggerScreen:
-        for screen in self.screen_stack:
-            if isinstance(screen, DebuggerScreen):
-                return screen
-        raise LookupError("the debugger screen is not up")
+        return self._open(DebuggerScreen)[0]
 
     def paint(self) -> None:
         """Show the run as it is now on every pane that can be seen."""
-        if self._next_paint is not None:
-            # A key was quicker; and its timer, left alone, would come besides the next one.
-            self._next_paint.stop()
-            self._next_paint = None
-        self._last_paint = time.monotonic()
-        if any(isinstance(screen, DebuggerScreen) for screen in self.screen_stack):
-            known = self.measurements.known
-            for pane in self.debugger.query(GaugesPane):
-                pane.can_measure = self.can_run
-                if known is not None:
-                    pane.ceilings, pane.stale = known.ceilings, known.stale
-            watched = self.controller.breakpoints.watched(self.controller.cursor.node)
-            self.debugger.show(self.controller.view, self.busy_s, watched)
-        # Not self.screen: while the app ends there is none.
-        for screen in self.screen_stack:
-            if isinstance(screen, BreakpointsScreen):
-                screen.show()
+        self._painter.paint()
+
+    def _draw(self) -> None:
+        watched = self.controller.breakpoints.watched(self.controller.cursor.node)
+        for debugger in self._open(DebuggerScreen):
+            self.measurements.show(debugger.query(GaugesPane))
+            debugger.show(self.controller.view, self.busy_s, watched)
+        for screen in self._open(BreakpointsScreen):
+            screen.show()
         self.breakpoints.tell_news()
 
     # --- keys -----------------------------------------------------------------------------------
@@ -349,7 +230,6 @@ class Inspector(SafeApp[None]):
 
     @property
     def _player(self) -> Player | None:
-        """The player of a recording at its tempo."""
         return self.replay.player if self.replay is not None else None
 
     def action_continue(self) -> None:
@@ -406,15 +286,8 @@ class Inspector(SafeApp[None]):
     def _try(self, message: Try) -> None:
         self.trying.take(message)
 
-    @property
-    def _dials_open(self) -> bool:
-        return any(isinstance(one, DebuggerScreen) and one.dials_open for one in self.screen_stack)
-
-    def action_turn(self, steps: int) -> None:
-        self.debugger.turn(steps)
-
-    def action_leap(self, steps: int) -> None:
-        self.debugger.turn(steps, far=True)
+    def action_turn(self, steps: int, far: bool = False) -> None:
+        self.debugger.turn(steps, far=far)
 
     def action_apply(self, here: bool) -> None:
         self.trying.apply(here=here)
@@ -462,19 +335,45 @@ class Inspector(SafeApp[None]):
         await self.flow(self.sessions.leave())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """False: the key means nothing now. None: it is shown, greyed out: see ``run_action``."""
+        modal = modal_open(self)
         match action:
             # The dials' keys mean nothing while they are closed, nor below a window.
-            case "turn" | "leap":
-                return self._dials_open and not modal_open(self)
+            case "turn":
+                there = any(one.dials_open for one in self._open(DebuggerScreen)) and not modal
             case "apply":
-                return self.controller.cursor.what_if is not None and not modal_open(self)
+                there = self.controller.cursor.what_if is not None and not modal
             case "stream":
-                return self.replay is not None and not modal_open(self)
+                there = self.replay is not None and not modal
             # While a window asks something, another must not open above it.
-            case _ if action in _OPENING:
-                return not modal_open(self)
+            case _ if action in OPENING:
+                there = not modal
             case _:
-                return super().check_action(action, parameters)
+                return super().check_action(action, parameters) and self._possible(action)
+        return there and self._possible(action)
+
+    def _possible(self, action: str) -> bool | None:
+        """None where ``action`` needs a model, and this is only a recording."""
+        if self.engine.can_run or action not in NEEDS_MODEL:
+            return True
+        # What was measured then can be looked at.
+        recorded = action == "drift" and self.controller.cursor.node in self.controller.log.drifts
+        return True if recorded else None
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Carry out an action; of a key that is greyed out, say why."""
+        if await super().run_action(action, default_namespace, namespaces):
+            return True
+        _, name, parameters = parse(action) if isinstance(action, str) else action
+        refused = name in NEEDS_MODEL and self.check_action(name, parameters) is None
+        if refused and not modal_open(self):
+            self.say(REFUSAL, warn=True)
+        return refused
 
     @on(NeedDense)
     def _need_dense(self, message: NeedDense) -> None:

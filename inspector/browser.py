@@ -22,9 +22,5 @@ class Browser(SafeApp[Path | None]):
         self._library = library
         use_theme(self, theme)
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        current = self.current_theme
-        return themes.fallback_variables(dark=current.dark, ansi=current.ansi)
-
     def on_mount(self) -> None:
         self.push_screen(SessionsScreen(self._library), self.exit)

@@ -11,6 +11,7 @@ from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
 
+import themes
 from engine.text import safe
 from inspector.safe_console import console
 
@@ -55,12 +56,16 @@ def fit(texts: list[str], widths: Sequence[int]) -> None:
 
 
 class SafeApp(App[Result]):
-    """An app on whose screen, and in whose last words, no foreign text acts on the terminal."""
+    """An app with our themes: on its screen and in its last words no text acts on the terminal."""
 
     def __init__(self) -> None:
         super().__init__()
         # It prints the traceback of an app that fails, with what the error says.
         self.error_console = console(stderr=True)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        current = self.current_theme
+        return themes.fallback_variables(dark=current.dark, ansi=current.ansi)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), SAFE_TEXT]

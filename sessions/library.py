@@ -102,7 +102,6 @@ class Library:
     # --- deleting ---------------------------------------------------------------------------------
 
     def delete(self, path: Path) -> Deleted:
-        """Put a session into the trash."""
         _make(self.trash)
         return Deleted(_move(path, _free(self.trash / path.name)), path)
 

@@ -46,7 +46,6 @@ class Preview:
 
     @property
     def name(self) -> str:
-        """The session's name: its file's."""
         return self.path.stem
 
 

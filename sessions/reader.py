@@ -104,7 +104,6 @@ class Session:
 
     @property
     def tips(self) -> list[int]:
-        """The last node of every branch that is there, oldest first."""
         return self.tree.tips
 
     @property
@@ -187,7 +186,6 @@ class Session:
     # --- opening and closing ----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the file. Safe to call twice."""
         self._file.close()
 
     def __enter__(self) -> Session:

@@ -24,8 +24,9 @@ inspector.actions
 inspector.screens
 inspector.panes
 inspector.widgets
-inspector.draw
+inspector.draw inspector.painter
 inspector.state
+inspector.flows
 inspector.safe_screen inspector.commands
 inspector.background inspector.modal inspector.escapes inspector.exit_codes inspector.keys
     inspector.messages inspector.safe_console inspector.signals inspector.theming

@@ -186,7 +186,6 @@ class ThemeSpec:
         return {**self.variables, **self.styles}
 
     def textual_kwargs(self) -> dict[str, Any]:
-        """The keyword arguments of ``textual.theme.Theme``."""
         return {
             "name": self.name,
             "dark": self.dark,

@@ -17,36 +17,29 @@ class Pooled(Protocol):
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
         """Move to the longest run of cached blocks that ``ids`` begin with, for a new prompt."""
-        ...
 
     def fork(self, sequence: TokenSequence) -> TokenSequence:
         """A second sequence with what ``sequence`` holds; copies nothing.
 
         A branch of a pool is kept until ``forget`` lets go of all of it.
         """
-        ...
 
     def forget(self, branch: int, keep: int) -> None:
         """A branch of the pool is needed for its first ``keep`` positions at most."""
-        ...
 
     def kv(self) -> tuple[int, int | None]:
         """(positions stored, bytes held), of the real tensors; None where there are none."""
-        ...
 
     def pool_state(self) -> PoolState | None:
         """The pool of K/V blocks as a record; None where this model's lie elsewhere."""
-        ...
 
     @property
     def branch(self) -> int | None:
         """The number of the pool's branch that the next pass goes on with; None without a pool."""
-        ...
 
     @property
     def block_size(self) -> int:
         """Positions of a block of the pool; without one, of the blocks they are counted off in."""
-        ...
 
 
 @runtime_checkable
@@ -59,7 +52,6 @@ class Measurable(Protocol):
         ``cached``: with a cache of its own for ``positions``; else every pass reads all again, as
         the model would on its own. Raises BackendError where there is no room.
         """
-        ...
 
     def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
         """The logits after ``ids``, read in one pass without a cache; what is held stays.
@@ -68,11 +60,9 @@ class Measurable(Protocol):
         padded as a server would. ``dtype``: with the weights in another one. Raises BackendError
         where that cannot be.
         """
-        ...
 
     def clear(self) -> None:
         """Forget everything that was read, for this text or another."""
-        ...
 
 
 @runtime_checkable
@@ -81,7 +71,6 @@ class Profiled(Protocol):
 
     def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
         """Read ``ids`` (at least one) behind ``sequence``; with ``profile``, layer by layer."""
-        ...
 
 
 @runtime_checkable

@@ -106,15 +106,12 @@ class Backend(Protocol):
 
     def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
         """Ids of ``text``; with ``chat``, of the model's own template around it."""
-        ...
 
     def token(self, token_id: int) -> Token:
         """The token of any id below ``facts.vocab_size``."""
-        ...
 
     def vocabulary(self) -> Vocabulary:
         """Every token; may take a moment."""
-        ...
 
     def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
         """Read each row's ids behind its sequence; logits of each row's last position, or of all.
@@ -122,7 +119,6 @@ class Backend(Protocol):
         Each sequence holds its ids afterwards, and ``sequence`` is the last row's. Rows are of
         different sequences. Raises BackendError; then no sequence has changed.
         """
-        ...
 
     def seek(self, ids: Sequence[int]) -> int:
         """Go to the longest part of ``ids[:-1]`` that was read, and return its length.
@@ -130,21 +126,17 @@ class Backend(Protocol):
         ``sequence`` holds that much afterwards. Computes nothing. What was read before may be kept
         for a later ``seek``, or not. The last id is left because its logits want a pass.
         """
-        ...
 
     @property
     def sequence(self) -> TokenSequence:
         """The sequence that ``seek`` or ``forward`` left; valid until the backend reads on."""
-        ...
 
     @property
     def length(self) -> int:
         """Positions of ``sequence``."""
-        ...
 
     def close(self) -> None:
         """Free what the backend holds."""
-        ...
 
 
 def checked_rows(rows: Sequence[Row]) -> Sequence[Row]:

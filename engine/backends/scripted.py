@@ -222,13 +222,11 @@ class ScriptedBackend:
         )
 
     def token(self, token_id: int) -> Token:
-        """The token of any id below ``facts.vocab_size``. Raises IndexError for others."""
         if not 0 <= token_id < len(self._tokens):
             raise IndexError(f"token id {token_id} is outside 0..{len(self._tokens) - 1}")
         return self._tokens[token_id]
 
     def vocabulary(self) -> Vocabulary:
-        """Every token."""
         return Vocabulary.pack(self._tokens)
 
     # --- passes -------------------------------------------------------------------------------
@@ -253,11 +251,9 @@ class ScriptedBackend:
         return replace(found[0], rows=logits, ms=sum(one.ms for one in found), passes=len(found))
 
     def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
-        """Read ``ids`` (at least one) after what is there. There are no layers to time."""
         return self._read(ids)
 
     def decode(self, token_id: int) -> ForwardPass:
-        """Read one id after what is there."""
         return self._read((token_id,))
 
     def _read(self, ids: Sequence[int], *, all_positions: bool = False) -> ForwardPass:
@@ -301,11 +297,9 @@ class ScriptedBackend:
 
     @property
     def sequence(self) -> list[int]:
-        """The ids read so far."""
         return self._ids
 
     def seek(self, ids: Sequence[int]) -> int:
-        """Go back to the longest common run with ``ids``, short of the last one."""
         kept = kept_of(self._ids, ids, can_rewind=self.facts.can_rewind)
         if kept < len(self._ids):
             # A new list: whoever holds the one before still has what it read.
@@ -313,26 +307,21 @@ class ScriptedBackend:
         return kept
 
     def fork(self, sequence: TokenSequence) -> list[int]:
-        """A second text of the same ids."""
         return list(own_list(sequence))
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
-        """Go back to the longest common run with ``ids`` for a new prompt, and report it."""
         held, rewinds = list(self._ids), self.facts.can_rewind
         return prefix_report(ids, held, self.seek(ids), can_rewind=rewinds)
 
     def pool_state(self) -> PoolState | None:
-        """None: there are no blocks."""
         return None
 
     @property
     def branch(self) -> int | None:
-        """None: there is no pool."""
         return None
 
     @property
     def block_size(self) -> int:
-        """Positions of a block, as they are counted off in the record."""
         return BLOCK_SIZE
 
     def forget(self, branch: int, keep: int) -> None:
@@ -340,7 +329,6 @@ class ScriptedBackend:
 
     @contextmanager
     def aside(self, *, cached: bool, positions: int = 0) -> Iterator[None]:
-        """Inside ``with``, read another text. To a script a cache makes no difference."""
         kept, self._ids = self._ids, []
         try:
             yield
@@ -355,7 +343,6 @@ class ScriptedBackend:
             return self._read(ids).logits
 
     def rollback(self, count: int) -> None:
-        """Forget the last ``count`` positions. BackendError for more than there are."""
         if not 0 <= count <= len(self._ids):
             raise BackendError(f"cannot take back {count} of {len(self._ids)} positions")
         del self._ids[len(self._ids) - count :]
@@ -369,9 +356,7 @@ class ScriptedBackend:
         return len(self._ids), None
 
     def clear(self) -> None:
-        """Forget everything that was read."""
         self._ids = []
 
     def close(self) -> None:
-        """Nothing to free."""
         self.clear()

@@ -46,13 +46,11 @@ class Blocks:
         return block
 
     def share(self, block: int) -> None:
-        """One more reference to a block that is in use."""
         if self.refs[block] < 1:
             raise ValueError(f"block {block} is free: it cannot be shared")
         self.refs[block] += 1
 
     def drop(self, block: int, *, evicted: bool = False) -> None:
-        """One reference less; the block is free when it was the last."""
         if self.refs[block] < 1:
             raise ValueError(f"block {block} is free already")
         self.refs[block] -= 1

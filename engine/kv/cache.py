@@ -136,7 +136,6 @@ class PooledCache(Cache):
         self._settle()
 
     def discard(self, branch: Branch) -> None:
-        """Forget a branch that is not the current one."""
         if branch is not self.current and branch.number in self.pool.branches:
             self.pool.close(branch)
 
@@ -242,7 +241,6 @@ class PooledCache(Cache):
             raise
 
     def group_of(self, index: int) -> int:
-        """The group that a layer with K and V of its own belongs to."""
         return next(number for number, members in enumerate(self._groups) if index in members)
 
     def _copy(self, copies: Sequence[Copy]) -> None:
@@ -266,7 +264,6 @@ class PooledCache(Cache):
         *args: Any,
         **kwargs: Any,
     ) -> Pair:
-        """Write and read one layer; see ``PooledLayer.update``."""
         result: Pair = self.layers[layer_idx].update(key_states, value_states)
         return result
 
@@ -274,7 +271,6 @@ class PooledCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pool's tensors, all of them."""
         return sum(
             tensor.numel() * tensor.element_size()
             for members in self._groups
@@ -302,7 +298,6 @@ class PooledCache(Cache):
         return [len(branch) - self.pool.first_held(branch, number) for number in groups]
 
     def state(self) -> PoolState:
-        """The pool as a record for the screen."""
         return pool_state(
             self.pool,
             self.current,

@@ -36,7 +36,6 @@ class PooledLayer(CacheLayerMixin):
         return self.store.update(place, key_states, value_states)
 
     def get_seq_length(self) -> int:
-        """Positions that the layer has seen."""
         return self.seen
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:

@@ -40,7 +40,6 @@ class LayerShape:
     device: torch.device
 
     def position_bytes(self, *, quantized: bool) -> int:
-        """Bytes that one position takes in the pool."""
         numbers = self.kv_heads * (self.key_dim + self.value_dim)
         if quantized:
             return numbers + 2 * self.kv_heads * SCALE_BYTES
@@ -64,7 +63,6 @@ class Layout:
         return tuple(sorted(found, key=lambda window: (window is not None, window or 0)))
 
     def members(self, window: int | None) -> tuple[int, ...]:
-        """Indices of the layers with that window."""
         return tuple(
             index
             for index, layer in enumerate(self.layers)

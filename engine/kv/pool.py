@@ -48,7 +48,6 @@ class Pool:
     # --- getting a branch -------------------------------------------------------------------
 
     def open(self, variant: bytes = b"") -> Branch:
-        """A new, empty branch, held."""
         self._clock += 1
         tables: list[list[int]] = [[] for _ in self.groups]
         branch = Branch(self._clock, [], [], tables, used=self._clock, variant=variant)

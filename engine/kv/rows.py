@@ -58,7 +58,6 @@ class RowsLayer(CacheLayerMixin):
         return keys, values
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """(positions that ``update`` will return, logical position of the first)."""
         return self._length, self._offset
 
     def get_seq_length(self) -> int:
@@ -66,7 +65,6 @@ class RowsLayer(CacheLayerMixin):
         return max(place.start for place in self._places)
 
     def get_max_length(self) -> int:
-        """Positions that the layer can see; -1 for all."""
         return self.sliding_window or -1
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:

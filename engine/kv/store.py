@@ -48,7 +48,6 @@ class Place:
         self.first = self.runs[0][0] if len(self.runs) == 1 else None
 
     def gather_index(self) -> torch.Tensor:
-        """The physical positions read, as an index tensor."""
         if self.index is None:
             parts = [torch.arange(first, first + count) for first, count in self.runs]
             self.index = torch.cat(parts).to(self.slots.device)
@@ -60,18 +59,15 @@ class Store(Protocol):
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Everything that is held, for counting bytes."""
-        ...
 
     def update(self, place: Place, keys: torch.Tensor, values: torch.Tensor) -> Pair:
         """Write new K and V, (1, kv_heads, n, size); all that ``place`` reads, in the same form.
 
         What is returned is good until the next layer's update.
         """
-        ...
 
     def copy(self, source: int, target: int, count: int) -> None:
         """Copy ``count`` physical positions."""
-        ...
 
 
 def gathered(name: str, tensor: torch.Tensor, place: Place, scratch: Scratch) -> torch.Tensor:

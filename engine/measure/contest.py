@@ -29,9 +29,7 @@ class Rival(Protocol):
     @property
     def dtype(self) -> str: ...
 
-    def gaps(self, ids: Sequence[int], tokens: int) -> list[float]:
-        """Milliseconds of each step after the first token."""
-        ...
+    def gaps(self, ids: Sequence[int], tokens: int) -> list[float]: ...
 
 
 def measure(stepper: Stepper, asked: Measure, opened: Open, progress: Progress) -> Measured:

@@ -52,7 +52,6 @@ class Generate:
         self.dtype = str(self._answer(LOAD_SECONDS)["dtype"])
 
     def gaps(self, ids: Sequence[int], tokens: int) -> list[float]:
-        """Milliseconds of each step after the first token, greedy. Raises GenerateError."""
         stdin = self._process.stdin
         assert stdin is not None, "it was opened with a pipe"
         try:
@@ -63,7 +62,6 @@ class Generate:
         return [float(gap) for gap in self._answer(TURN_SECONDS)["gaps"]]
 
     def close(self) -> None:
-        """End the process."""
         self._process.kill()
         self._process.communicate()
         self._errors.close()

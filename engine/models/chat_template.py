@@ -59,7 +59,6 @@ class TemplateProcess:
         raise TemplateError(str(answer["refused"]))
 
     def close(self) -> None:
-        """End the process."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -102,7 +102,7 @@ class _Reader:
         return self.take(length).decode("utf-8", "replace")
 
     def count(self, what: str, most: int, each: int) -> int:
-        """Read a count of things that follow, each of at least so many bytes."""
+        """Read a count of things that follow, each of at least ``each`` bytes."""
         count = int(self.number("Q"))
         if count > most or count * each > self._left:
             raise ValueError(f"it speaks of {count:,} {what}")

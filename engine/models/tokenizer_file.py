@@ -55,7 +55,6 @@ class Names:
         return Token(row.id, row.data, TokenKind(row.kind))
 
     def vocabulary(self) -> Vocabulary:
-        """Every token; takes a moment."""
         return Vocabulary.pack(self.token(token_id) for token_id in range(len(self._table)))
 
     def ids(self, text: str) -> list[int]:

@@ -138,7 +138,6 @@ class PoolState:
 
     @property
     def current(self) -> BranchState | None:
-        """The current branch."""
         return next((one for one in self.branches if one.number == self.branch), None)
 
     @property

@@ -92,7 +92,6 @@ class StepTable:
         return len(self._tokens)
 
     def add(self, step: StepRecord) -> None:
-        """Take in one step."""
         row = self._row.setdefault(step.node, len(self._tokens))
         if row == len(self._tokens):
             self._tokens.append(step.token)
@@ -123,16 +122,13 @@ class StepTable:
         return found
 
     def column(self, name: str, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """One column of some rows."""
         found: NDArray[Any] = self._data[name][rows]
         return found
 
     def node(self, row: int) -> int:
-        """The node whose figures are in a row."""
         return int(self._data["node"][row])
 
     def token(self, row: int) -> Token:
-        """The token of the node whose figures are in a row."""
         return self._tokens[row]
 
 
@@ -147,7 +143,6 @@ class Tabled(Protocol):
 
     def table(self) -> StepTable:
         """A table of all of them, the caller's own."""
-        ...
 
 
 def table_of(steps: Mapping[int, StepRecord]) -> StepTable:
@@ -186,7 +181,6 @@ class StepPath(Sequence[StepRecord]):
         return StepPath(self._steps, self._table, self._rows[wanted])
 
     def node(self, index: int) -> int:
-        """The node of one step."""
         return self._table.node(int(self._rows[index]))
 
     def token(self, index: int) -> Token:
@@ -195,19 +189,16 @@ class StepPath(Sequence[StepRecord]):
 
     @property
     def nodes(self) -> list[int]:
-        """The nodes of all steps."""
         found: list[int] = self._table.column("node", self._rows).tolist()
         return found
 
     @property
     def token_ids(self) -> list[int]:
-        """The token ids of all steps."""
         found: list[int] = self._table.column("token_id", self._rows).tolist()
         return found
 
     @property
     def tokens(self) -> list[Token]:
-        """The tokens of all steps."""
         return [self._table.token(row) for row in self._rows.tolist()]
 
     @cached_property

@@ -44,7 +44,6 @@ class LogitStore:
         return held if isinstance(held, TopLogprobs) else held.astype(np.float32)
 
     def drop(self, node: int) -> None:
-        """Forget ``node`` if it is there."""
         held = self._held.pop(node, None)
         if held is not None:
             self._nbytes -= held.nbytes

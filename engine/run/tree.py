@@ -269,7 +269,6 @@ class _Line:
         self._array = np.array([*self.order, *[0] * 64], np.int64)
 
     def extend(self, nodes: Iterable[int]) -> None:
-        """Go on with these nodes."""
         for node in nodes:
             place = self.index[node] = len(self.order)
             self.order.append(node)
@@ -283,7 +282,6 @@ class _Line:
         return _Line(self.order[:length])
 
     def nodes(self, length: int) -> Nodes:
-        """The first ``length`` nodes."""
         return self._array[:length]
 
 

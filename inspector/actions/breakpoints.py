@@ -15,7 +15,6 @@ class Breakpoints:
         self._keeping = keeping
 
     async def edit(self) -> None:
-        """Open the list."""
         controller = self._host.controller
 
         def changed() -> None:
@@ -28,7 +27,6 @@ class Breakpoints:
         )
 
     def reverse(self) -> None:
-        """Back to the last step where a breakpoint strikes."""
         host, controller = self._host, self._host.controller
         if not controller.breakpoints.points.active:
             host.say("no breakpoint is on: B opens the list", warn=True)

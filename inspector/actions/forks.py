@@ -9,12 +9,12 @@ from textual.content import Content
 from engine.commands import Step, Submit
 from engine.records.step import StepRecord, TopTable
 from inspector.actions.host import Host
+from inspector.actions.keeping import Keeping
 from inspector.actions.trying import Trying
 from inspector.draw.cells import token_text
 from inspector.draw.numbers import plural
 from inspector.panes.tree.pane import TreePane
 from inspector.screens.forks import DeleteMenu, ForkMenu, NameAsk, SeedAsk, SettingsAsk
-from inspector.state.replay_client import REFUSAL
 from inspector.state.view import View
 from inspector.state.whatif import recorded_chain
 
@@ -36,7 +36,6 @@ class Place:
 
     @property
     def title(self) -> Content:
-        """The place in words."""
         step = self.view.step
         if step is None:
             return Content("Fork: after the prompt")
@@ -45,7 +44,6 @@ class Place:
 
     @property
     def top(self) -> TopTable | None:
-        """The candidates there, where a token was drawn from them."""
         log = self.view.log
         children = log.tree.children.get(self.parent)
         return log.nodes[children[-1]].top if children else None
@@ -59,9 +57,10 @@ class Place:
 class Forks:
     """Opens the dialogs about branches, and has the controller do what they answer."""
 
-    def __init__(self, host: Host, trying: Trying) -> None:
+    def __init__(self, host: Host, trying: Trying, keeping: Keeping) -> None:
         self._host = host
         self._trying = trying
+        self._keeping = keeping
 
     def _warn(self, line: str) -> None:
         self._host.say(line, warn=True)
@@ -114,7 +113,6 @@ class Forks:
         self._host.paint()
 
     async def _token(self, place: Place) -> None:
-        """Ask which token to take instead of drawing."""
         from inspector.screens.token_ask import TokenAsk
 
         controller = self._host.controller
@@ -126,7 +124,6 @@ class Forks:
             self._carry_out(Step(place.parent, force=ids))
 
     async def _settings(self, place: Place) -> None:
-        """Ask for the settings to draw with."""
         controller = self._host.controller
         chain = recorded_chain(place.view)
         if chain is None:
@@ -162,7 +159,6 @@ class Forks:
         return controller.log.nodes[head]
 
     async def name(self) -> None:
-        """Ask what to call a branch."""
         step = self._branch()
         if step is None:
             return
@@ -174,7 +170,6 @@ class Forks:
             controller.name(step.node, name)
 
     async def delete(self) -> None:
-        """Ask whether to delete a branch."""
         controller, step = self._host.controller, self._branch()
         if step is None:
             return
@@ -189,7 +184,6 @@ class Forks:
             controller.delete(step.node)
 
     def undo(self) -> None:
-        """Bring back the branch that was deleted last."""
         if self._host.controller.can_undo:
             self._host.controller.undo()
         else:
@@ -198,7 +192,6 @@ class Forks:
     # --- another prompt -------------------------------------------------------------------------
 
     async def prompt(self) -> None:
-        """Edit the prompt, and begin a new run with it."""
         # Only here: it takes longer to import than any other dialog.
         from inspector.screens.prompt import PromptScreen
 
@@ -209,9 +202,9 @@ class Forks:
             host.asked = replace(host.asked, submit=prompt)
             controller.submit(prompt)
 
-        if not host.can_run:
-            self._warn(REFUSAL)
-        elif controller.log.facts is None:
+        if controller.log.facts is None:
             self._warn("no model is loaded yet")
         else:
-            await host.ask(PromptScreen(controller.log, host.asked.submit, submit, kept=host.kept))
+            await host.ask(
+                PromptScreen(controller.log, host.asked.submit, submit, kept=self._keeping.kept)
+            )

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
 
-from engine.commands import Command
+from inspector.flows import Answer
 from inspector.screens.debugger import DebuggerScreen
-from inspector.state.client import Client
 from inspector.state.controller import Controller
+from inspector.state.engine import Engine
 from inspector.state.request import Request
-
-Answer = TypeVar("Answer")
 
 
 class Host(Protocol):
     """The app, as ``inspector.actions`` see it.
 
-    What asks the user something is a coroutine that the app runs as a worker (``App.flow``), so
+    What asks the user something is a coroutine that the app runs as a worker (``FlowApp.flow``), so
     that it reads from top to bottom and no message waits for it.
     """
 
@@ -34,16 +32,10 @@ class Host(Protocol):
     @property
     def debugger(self) -> DebuggerScreen: ...
     @property
-    def can_run(self) -> bool:
-        """True if there is an engine with a model, and not only a recording."""
-
+    def engine(self) -> Engine: ...
     @property
     def busy_s(self) -> float | None:
         """Seconds since the engine last gave a sign of life during a pass; None when idle."""
-
-    @property
-    def kept(self) -> bool:
-        """True if a file holds what is on screen."""
 
     @property
     def focused(self) -> Widget | None: ...
@@ -61,12 +53,6 @@ class Host(Protocol):
 
     def say(self, line: str, *, warn: bool = False) -> None:
         """Show a line for a while."""
-
-    def send(self, command: Command) -> None:
-        """Ask the engine."""
-
-    def use(self, client: Client) -> None:
-        """Close the engine's client, and go on with this one."""
 
     def paint(self) -> None:
         """Show the run as it is now."""

@@ -19,7 +19,6 @@ class Keeping:
         self._breakpoints = BreakpointsSet()
 
     def begin(self) -> None:
-        """Listen to the recorder."""
         if self.recorder is not None:
             self.recorder.changed = self._changed
 
@@ -36,9 +35,9 @@ class Keeping:
         if recorder.full_logits:
             for record in records:
                 if isinstance(record, PromptRecord):
-                    self._host.send(SendVocabulary())
+                    self._host.engine.send(SendVocabulary())
                 elif isinstance(record, StepRecord):
-                    self._host.send(SendLogits(record.node))
+                    self._host.engine.send(SendLogits(record.node))
         cursor = self._host.controller.cursor.node
         # Whole logits that were asked for only to be kept would take those away that are looked at.
         made = {record.node for record in records if isinstance(record, StepRecord)}
@@ -64,7 +63,6 @@ class Keeping:
             self.recorder.add([now])
 
     def end(self) -> None:
-        """Finish the file."""
         if self.recorder is not None:
             self.keep_breakpoints()
             self.recorder.close()

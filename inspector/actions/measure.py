@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 
@@ -10,6 +10,7 @@ from engine.plain_files import reason
 from engine.records.measured import Ceilings, Measured
 from engine.records.model import ModelFacts
 from inspector.actions.host import Host
+from inspector.panes.gauges.pane import GaugesPane
 from inspector.screens.drift import DriftScreen
 from inspector.state.ceilings import Known
 
@@ -37,7 +38,7 @@ class Measurements:
         log, node = controller.log, controller.cursor.node
         if node not in log.drifts and not self._measurable():
             return
-        ask = partial(controller.measure_drift, node) if self._host.can_run else None
+        ask = partial(controller.measure_drift, node) if self._host.engine.can_run else None
         await self._host.ask(DriftScreen(log, node, ask))
 
     def compare_cache(self) -> None:
@@ -49,9 +50,7 @@ class Measurements:
     def measure_ceilings(self) -> None:
         """Have this machine's ceilings measured, which the gauges hold the run's speed against."""
         host, controller = self._host, self._host.controller
-        if not host.can_run:
-            host.say("a recording has no engine that could measure (--live attaches one)")
-        elif controller.log.facts is None:
+        if controller.log.facts is None:
             host.say("no model is loaded yet: its dtype decides what is measured", warn=True)
         else:
             controller.measure_ceilings()
@@ -61,9 +60,6 @@ class Measurements:
 
     def _measurable(self) -> bool:
         host, prefill = self._host, self._host.controller.log.prefill
-        if not host.can_run:
-            host.say("this was not measured, and a recording has no model (--live attaches one)")
-            return False
         if prefill is None or not prefill.done:
             host.say("the prompt has not been read yet: n reads it", warn=True)
             return False
@@ -74,6 +70,13 @@ class Measurements:
     def model_is_there(self, facts: ModelFacts) -> None:
         """Look up what is known of this machine with a model that has been loaded."""
         self.known = self.find(facts)
+
+    def show(self, panes: Iterable[GaugesPane]) -> None:
+        """Have the gauges know what this machine can do."""
+        for pane in panes:
+            pane.can_measure = self._host.engine.can_run
+            if self.known is not None:
+                pane.ceilings, pane.stale = self.known.ceilings, self.known.stale
 
     def take(self) -> None:
         """Take over, and keep, ceilings that have just been measured."""

@@ -48,9 +48,9 @@ class Replay:
         self._recall_breakpoints(anew=played)
         controller.cursor.node = ROOT if played else log.tip(ROOT, {})
         if self._recording.attach is not None:
-            host.use(self._recording.attach())
+            host.engine.use(self._recording.attach())
             for command in (host.asked.open, host.asked.configure):
-                host.send(command)
+                host.engine.send(command)
 
     def _recall_breakpoints(self, *, anew: bool) -> None:
         """Have the breakpoints and watches of the recorded run; played anew, they count anew."""
@@ -71,7 +71,7 @@ class Replay:
         if reason:
             # Without the model, then: it is not the one.
             host.say(reason, warn=True)
-            host.use(ReplayClient(session))
+            host.engine.use(ReplayClient(session))
             host.controller.log.facts = self._recorded
             return
         changes = differences(session, facts)
@@ -83,11 +83,10 @@ class Replay:
         host.controller.log.not_stored = ""
         restore = host.controller.restore_command()
         if restore is not None:
-            host.send(restore)
+            host.engine.send(restore)
         host.controller.tell_breakpoints()
 
     def end(self) -> None:
-        """Close the file."""
         with contextlib.suppress(OSError):
             self._recording.session.close()
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from inspector.actions.host import Host
 from inspector.messages import Try
-from inspector.state.replay_client import REFUSAL
 from inspector.state.whatif import configure_for
 
 
@@ -17,7 +16,6 @@ class Trying:
         self._host = host
 
     def take(self, message: Try) -> None:
-        """Try another chain, or none."""
         controller, debugger = self._host.controller, self._host.debugger
         before = controller.cursor.what_if
         controller.cursor.what_if = message.chain
@@ -31,9 +29,7 @@ class Trying:
         """Go on with what is tried for the rest of the run, or from this very token on."""
         host, controller = self._host, self._host.controller
         chain, facts = controller.cursor.what_if, controller.log.facts
-        if not host.can_run:
-            host.say(REFUSAL, warn=True)
-        elif chain is not None:
+        if chain is not None:
             config = facts.generation_config if facts is not None else {}
             settings = configure_for(chain, host.asked.configure, config)
             # A new engine, after a restart, is to go on with them too.

@@ -25,7 +25,6 @@ class BreakpointChecker:
         self._verdict = Verdict()
 
     def look(self, log: RunLog, record: StepRecord) -> Verdict:
-        """Check the breakpoints at a new step."""
         if not self._points or log.prompt is None:
             return Verdict()
         if self._moments is None:
@@ -36,7 +35,6 @@ class BreakpointChecker:
 
     @property
     def points(self) -> tuple[Breakpoint, ...]:
-        """The breakpoints, with what was counted so far."""
         return tuple(self._points)
 
     @property

@@ -40,14 +40,12 @@ class Block:
 
     @property
     def style(self) -> str:
-        """The theme variable of the block's colour."""
         if self.held == 0:
             return "$kv-evicted" if self.lost else "$kv-free"
         return "$kv-full" if self.free == 0 else "$kv-partial"
 
     @property
     def glyph(self) -> str:
-        """The whole block as one character."""
         if self.held == 0:
             return LOST if self.lost else FREE
         if self.free:

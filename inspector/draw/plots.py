@@ -42,7 +42,6 @@ class Series:
     """True if values lie close together, far from 0: a chart then shows where, not how much."""
 
     def tail(self, count: int) -> Series:
-        """The newest ``count`` values only."""
         drop = max(0, len(self.values) - count)
         return replace(
             self,

@@ -75,7 +75,7 @@ class BreakpointsScreen(ModalScreen[None]):
         Binding("i", "type('IGNORE')", "Let pass", id="breakpoints.ignore"),
         Binding("space", "switch", "On/off", id="breakpoints.switch"),
         Binding("d,delete", "delete", "Delete", id="breakpoints.delete"),
-        Binding("B,q", "close", "Close", id="breakpoints.close", key_display="B"),
+        Binding("B,q", "close", "Close", id="breakpoints.close"),
         Binding("escape", "leave", "Back", id="breakpoints.leave", show=False),
     ]
 
@@ -108,7 +108,6 @@ class BreakpointsScreen(ModalScreen[None]):
             self.action_type(Mode.ADD.name)
 
     def show(self) -> None:
-        """Draw the list as it is now."""
         if not self.query(PointsPane):
             return  # it is about to be composed
         node = self._cursor()
@@ -123,7 +122,6 @@ class BreakpointsScreen(ModalScreen[None]):
     # --- keys -----------------------------------------------------------------------------------
 
     def action_type(self, mode: str) -> None:
-        """Begin to type what ``mode`` says."""
         wanted, chosen = Mode[mode], self.query_one(PointsPane).chosen
         if wanted is Mode.IGNORE and not isinstance(chosen, Mark):
             return

@@ -62,7 +62,6 @@ class Dialog(ModalScreen[Answer | None]):
             yield from self.body()
 
     def body(self) -> Iterable[Widget]:
-        """The widgets in the box."""
         raise NotImplementedError
 
     def heard(self, log: RunLog) -> None:
@@ -141,11 +140,9 @@ class Ask(Dialog[Answer]):
 
     @property
     def typed(self) -> str:
-        """The line as it is now."""
         return self.query_one(Input).value
 
     def say(self, what: Content) -> None:
-        """Show a line below the one that is typed."""
         self.query_one("#said", Static).update(what)
 
     def hint(self) -> None:
@@ -161,7 +158,6 @@ class Ask(Dialog[Answer]):
         self.changed(message.value)
 
     def changed(self, text: str) -> None:
-        """The line is another."""
         if not text.strip():
             self.hint()
             return

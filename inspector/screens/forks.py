@@ -50,7 +50,6 @@ class ForkMenu(Menu):
             "choose('prompt')",
             "Another prompt …",
             id="fork.prompt",
-            key_display="P",
             tooltip="A new run, which reads again only what differs",
         ),
     ]

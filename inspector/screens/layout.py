@@ -88,7 +88,6 @@ class Layout:
         return next(place for place in self._holders if name in place)
 
     def visible(self, *, wide: bool, tall: bool = False) -> set[str]:
-        """The panes on screen."""
         if self.zoomed:
             return {self.zoomed}
         if wide:
@@ -109,7 +108,6 @@ class TabStrip(Static):
         self._active = ""
 
     def show(self, active: str) -> None:
-        """Mark the pane that is open."""
         labels = tab_labels(self.content_size.width)
         if (active, labels) == (self._active, self._labels):
             return

@@ -128,7 +128,6 @@ class PromptScreen(Dialog[bool]):
         self.action_close()
 
     def action_submit(self) -> None:
-        """Hand the prompt to the engine."""
         chat = self.query_one(Switch).value
         try:
             wanted, system = self._written("#text"), self._written("#system") if chat else ""

@@ -129,7 +129,6 @@ class SessionsScreen(ModalScreen[Path | None]):
     # --- the list ---------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """List the sessions that hold what is searched for."""
         words, library = self.query_one(Input).value.strip(), self._library
 
         def work() -> None:
@@ -177,7 +176,6 @@ class SessionsScreen(ModalScreen[Path | None]):
 
     @property
     def chosen(self) -> Preview | None:
-        """The session of the highlighted row."""
         at = self.query_one(OptionList).highlighted
         return self._previews[at] if at is not None and at < len(self._previews) else None
 
@@ -210,7 +208,6 @@ class SessionsScreen(ModalScreen[Path | None]):
 
     @on(OptionList.OptionSelected)
     def open_chosen(self) -> None:
-        """Answer with the chosen session."""
         chosen = self.chosen
         if chosen is None:
             return
@@ -231,7 +228,6 @@ class SessionsScreen(ModalScreen[Path | None]):
         self.query_one(OptionList).focus()
 
     def action_rename(self) -> None:
-        """Ask for another name."""
         chosen = self.chosen
         if chosen is None:
             return
@@ -248,7 +244,6 @@ class SessionsScreen(ModalScreen[Path | None]):
         return f"renamed to {self._library.rename(path, name).stem}"
 
     def action_delete(self) -> None:
-        """Put the chosen session into the trash."""
         chosen = self.chosen
         if chosen is not None:
             self._try(partial(self._delete, chosen.path))
@@ -259,7 +254,6 @@ class SessionsScreen(ModalScreen[Path | None]):
         return f"{path.stem} is in the trash for 30 days: u brings it back"
 
     def action_undo(self) -> None:
-        """Bring back the session that was deleted last."""
         if self._deleted:
             self._try(lambda: f"{self._library.undo(self._deleted.pop()).stem} is back")
         else:
@@ -284,7 +278,6 @@ class SessionsScreen(ModalScreen[Path | None]):
             self._list(chosen.path)
 
     def action_compare(self) -> None:
-        """Compare the chosen session with the one that is marked."""
         chosen, marked = self.chosen, self._marked
         if chosen is None or marked is None or chosen.path == marked:
             self._say("mark one session with space, then choose another one", "$warning")
@@ -311,7 +304,6 @@ class SessionsScreen(ModalScreen[Path | None]):
 
 
 def _glance(one: Preview) -> Iterable[str]:
-    """Summary of a session in a few lines. Read in a thread."""
     if one.error:
         yield visible(one.error)
         return

@@ -74,7 +74,6 @@ class Branches:
         return self._head_of.get(node, ROOT)
 
     def row_of(self, node: int) -> int:
-        """The row that holds ``node``."""
         return self._row_of[self.head(node)]
 
     def path(self, node: int) -> list[int]:

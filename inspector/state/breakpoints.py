@@ -67,7 +67,6 @@ class BreakpointState:
 
     @property
     def command(self) -> SetBreakpoints:
-        """The command that tells the engine."""
         return SetBreakpoints(tuple(self.points), tuple(one.text for one in self.watches))
 
     @property
@@ -111,7 +110,6 @@ class BreakpointState:
             self.watches.append(condition)
 
     def unwatch(self, text: str) -> None:
-        """Watch an expression no longer."""
         self.watches = [one for one in self.watches if one.text != text]
 
     # --- along the run ------------------------------------------------------------------------

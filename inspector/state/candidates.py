@@ -63,27 +63,22 @@ class CandidateRows(Protocol):
     @property
     def total(self) -> int | None:
         """Number of ids the model gives a logit, if known; rows may be fewer."""
-        ...
 
     @property
     def entropy(self) -> float:
         """Of the model's own distribution, in nats."""
-        ...
 
     @property
     def largest(self) -> float:
         """The largest probability before or after any stage: the length of a full bar."""
-        ...
 
     @property
     def shown(self) -> tuple[float, float]:
         """The share of the model's and of the final distribution that the rows hold."""
-        ...
 
     @property
     def note(self) -> str:
         """A note after the last row."""
-        ...
 
     def __len__(self) -> int: ...
     def __getitem__(self, row: int, /) -> CandidateRow: ...
@@ -91,7 +86,6 @@ class CandidateRows(Protocol):
     def stretches(self) -> Stretches: ...
     def place_of(self, token_id: int) -> tuple[float, float] | None:
         """The stretch of a token on the cumulative bar; None where that is not known."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

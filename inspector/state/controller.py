@@ -227,7 +227,6 @@ class Controller:
         self._do(prompt)
 
     def name(self, node: int, name: str) -> None:
-        """Name the branch that begins with ``node``."""
         self._send(NameBranch(node, name))
 
     def delete(self, node: int) -> None:
@@ -237,11 +236,9 @@ class Controller:
 
     @property
     def can_undo(self) -> bool:
-        """True if there is a deleted branch that can be brought back."""
         return bool(self.log.tree.undoable)
 
     def undo(self) -> None:
-        """Bring back the branch that was deleted last."""
         if self.can_undo and not self.busy:
             self._send(UndoDelete())
 

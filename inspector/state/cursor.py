@@ -45,7 +45,6 @@ class Cursor:
 
     @property
     def tip(self) -> int:
-        """The last node of its branch."""
         return self.log.tip(self._node, self._visited)
 
     @property
@@ -64,15 +63,12 @@ class Cursor:
         return True
 
     def back(self) -> None:
-        """To the parent; at the prompt, nowhere."""
         self.node = self.log.tree.parents.get(self._node, ROOT)
 
     def first(self) -> None:
-        """To the prompt."""
         self.node = ROOT
 
     def last(self) -> None:
-        """To the end of its branch."""
         self.node = self.tip
 
     def go_to(self, node: int) -> None:

@@ -80,7 +80,6 @@ class Recorder:
     # --- from any thread --------------------------------------------------------------------------
 
     def add(self, records: Iterable[Record]) -> None:
-        """Keep these records, soon."""
         for record in records:
             if not isinstance(record, _OF_THE_MOMENT):
                 self._do(partial(self._add, record))

@@ -56,7 +56,6 @@ class Source:
 
     @classmethod
     def of_log(cls, log: Log, tip: int, title: str = "") -> Source:
-        """A live run, along the branch to ``tip``."""
         prompt = log.prompt
         return cls(
             title=title or (prompt.text if prompt else ""),
@@ -97,7 +96,6 @@ class Source:
 
     @property
     def deleted(self) -> int:
-        """Number of deleted branches."""
         return len(self.tree.deleted_tips)
 
     def speed(self) -> Speed:

@@ -92,7 +92,6 @@ class Guarded:
                 raise SessionError(f"{self.path} does not fit into memory") from None
 
     def close(self) -> None:
-        """Let go of the file. Safe to call twice."""
         with self._lock:
             if self._database is not None:
                 self._database.close()

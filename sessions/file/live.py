@@ -45,7 +45,6 @@ class Writing:
             _own[self._key] = self._file
 
     def end(self) -> None:
-        """Take the mark away."""
         with _turn:
             _own.pop(self._key, None)
             os.close(self._file)

@@ -40,7 +40,6 @@ class Leftovers:
 
     @property
     def told(self) -> str:
-        """The effect of leftovers, in words; empty where there are none."""
         words = []
         if self.log:
             words.append(

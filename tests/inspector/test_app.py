@@ -12,7 +12,8 @@ from textual.widgets import HelpPanel
 import themes
 from engine.commands import Open, Restore, Submit
 from engine.records.events import RunState
-from inspector.app import _PARKED_FRAME_S, Inspector
+from inspector.app import Inspector
+from inspector.painter import _PARKED_FRAME_S
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
 from inspector.screens.layout import NEEDS_ROOM, PLACES, tab_labels
@@ -248,16 +249,16 @@ async def test_a_dead_engine_is_said_and_restart_goes_on() -> None:
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "n")
         ids = [step.token.id for step in one.controller.view.path]
-        assert isinstance(one._client, DirectClient)
-        one._client.die()
+        assert isinstance(one.engine.client, DirectClient)
+        one.engine.client.die()
         await press(pilot, "n")
         assert "the engine ended: killed by SIGKILL" in screen_text(one)
         assert [step.token.id for step in one.controller.view.path] == ids
         await press(pilot, "K", "n")
         assert [step.token.id for step in one.controller.view.path][:3] == ids
         assert one.controller.cursor.node == 4
-        assert isinstance(one._client, DirectClient)
-        kinds = [type(command) for command in one._client.sent]
+        assert isinstance(one.engine.client, DirectClient)
+        kinds = [type(command) for command in one.engine.client.sent]
         assert Restore in kinds
         assert Submit not in kinds
 
@@ -271,8 +272,8 @@ async def test_a_restart_keeps_the_dtype_the_run_began_with() -> None:
     one = Inspector(asked, client, DirectClient)  # type: ignore[arg-type]
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n", "K")
-        assert isinstance(one._client, DirectClient)
-        (again,) = [command for command in one._client.sent if isinstance(command, Open)]
+        assert isinstance(one.engine.client, DirectClient)
+        (again,) = [command for command in one.engine.client.sent if isinstance(command, Open)]
         assert again == Open("hf", {"model": "m", "dtype": "float32"})
 
 

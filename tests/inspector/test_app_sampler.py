@@ -36,7 +36,7 @@ def app(
 
 
 def sent(one: Inspector, kind: type[Any]) -> list[Any]:
-    client = one._client
+    client = one.engine.client
     assert isinstance(client, DirectClient)
     return [command for command in client.sent if isinstance(command, kind)]
 

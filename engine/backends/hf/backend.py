@@ -137,7 +137,6 @@ class HFBackend:
         )
 
     def token(self, token_id: int) -> Token:
-        """The token of any id below ``facts.vocab_size``. Raises IndexError for others."""
         token = self._tokens.get(token_id)
         if token is None:
             row = self._table[token_id]
@@ -160,19 +159,15 @@ class HFBackend:
         return self._reader.sequence
 
     def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
-        """Read each row's ids behind its sequence; see ``Backend.forward``. Raises BackendError."""
         return read_rows(self._reader, rows, all_positions=all_positions)
 
     def fork(self, sequence: TokenSequence) -> TokenSequence:
-        """A second sequence with what ``sequence`` holds; see ``Pooled.fork``."""
         return fork(self._reader, sequence)
 
     def seek(self, ids: Sequence[int]) -> int:
-        """Go to the longest part of ``ids[:-1]`` that was read, and return its length."""
         return self._reader.seek(ids)
 
     def start(self, ids: Sequence[int]) -> PrefixReport:
-        """Move to the longest run of cached blocks that ``ids`` begin with, for a new prompt."""
         return self._reader.start(ids)
 
     def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
@@ -188,7 +183,6 @@ class HFBackend:
         return self._reader.read((token_id,))
 
     def rollback(self, count: int) -> None:
-        """Forget the last ``count`` positions; see ``hf_reader.Reader``. Raises BackendError."""
         self._reader.rollback(count)
 
     # --- beside the run -----------------------------------------------------------------------
@@ -254,21 +248,17 @@ class HFBackend:
         return self._reader.kv()
 
     def pool_state(self) -> PoolState | None:
-        """The pool as a record; None where K and V are in the model's own cache."""
         return None if self.pool is None else self.pool.state()
 
     @property
     def branch(self) -> int | None:
-        """The number of the pool's branch that the next pass goes on with; None without a pool."""
         return None if self.pool is None else self.pool.current.number
 
     @property
     def block_size(self) -> int:
-        """Positions of a block."""
         return self._options.block_size
 
     def forget(self, branch: int, keep: int) -> None:
-        """A branch of the pool is needed for its first ``keep`` positions at most."""
         if self.pool is not None:
             self.pool.forget(branch, keep)
 
@@ -277,7 +267,6 @@ class HFBackend:
         self._reader.forget()
 
     def close(self) -> None:
-        """Free the model and its cache; the backend cannot be used afterwards."""
         self._reader.forget()
         self._reader.pool = None
         self._parts.release()

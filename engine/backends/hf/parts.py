@@ -48,7 +48,6 @@ class Parts:
         return models.loaded_dtype(self.model)
 
     def release(self) -> None:
-        """Free the model."""
         self.model = self.widened = self.fused = None
         self.layers = ()
         gc.collect()

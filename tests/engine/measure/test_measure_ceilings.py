@@ -34,7 +34,7 @@ def with_file(**options: Any) -> tuple[Inspector, list[tuple[ModelFacts, Ceiling
 
 
 def sent(one: Inspector) -> int:
-    client = one._client
+    client = one.engine.client
     assert isinstance(client, DirectClient)
     return sum(isinstance(command, MeasureCeilings) for command in client.sent)
 
@@ -81,7 +81,7 @@ async def test_e7_while_the_engine_runs_it_waits_and_says_for_what() -> None:
     one, kept = with_file()
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n")
-        client = one._client
+        client = one.engine.client
         assert isinstance(client, DirectClient)
         client.held = True
         await press(pilot, "c", "M")

@@ -155,7 +155,7 @@ async def test_enter_before_the_engine_has_answered_is_not_lost() -> None:
     one = app("a", tokens=WORDS)
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n", "f", "t")
-        client = one._client
+        client = one.engine.client
         assert isinstance(client, DirectClient)
         client.held = True
         await press(pilot, *"ba")
@@ -248,8 +248,8 @@ async def test_no_fork_while_a_pass_runs() -> None:
     one = app()
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n")
-        assert isinstance(one._client, DirectClient)
-        one._client.held = True
+        assert isinstance(one.engine.client, DirectClient)
+        one.engine.client.held = True
         await press(pilot, "n", "f", "D")
         assert not isinstance(one.screen, Dialog)
 

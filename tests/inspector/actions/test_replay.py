@@ -128,6 +128,24 @@ async def test_a_recording_says_which_keys_need_a_model() -> None:
         assert notes(one) == [REFUSAL]
         await press(pilot, "s", "down", "3", "enter", "a")
         assert notes(one) == [REFUSAL] * 2
+        greyed = {
+            active.binding.id
+            for active in one.screen.active_bindings.values()
+            if not active.enabled
+        }
+        assert {"fork", "redraw", "prompt", "restart", "apply", "drift"} <= greyed
+        assert not {"step", "back", "dials", "branch-before", "save", "sessions", "quit"} & greyed
+        await press(pilot, "f", "D", "M", "C", "d", "K")
+        assert notes(one) == [REFUSAL] * 8
+        assert len(one.screen_stack) == 1
+
+
+async def test_the_palette_says_what_needs_a_model() -> None:
+    one = replayed(open_session(example("chat")))
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot, "ctrl+p", *"fork")
+        await pilot.pause(0.5)
+        assert "not now: What to do differently here" in screen_text(one)
 
 
 async def test_a_hidden_branch_stays_hidden(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ async def test_d_measures_at_the_cursor_and_closes_again() -> None:
     one = app()
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "n", "b", "d")
-        assert [one for one in one._client.sent if isinstance(one, MeasureDrift)] == [
+        assert [one for one in one.engine.client.sent if isinstance(one, MeasureDrift)] == [
             MeasureDrift(2)
         ]
         assert "fresh read of 4 tokens" in shown(one)
@@ -121,7 +121,7 @@ async def test_d_measures_at_the_cursor_and_closes_again() -> None:
         assert not isinstance(one.screen, DriftScreen)
         # What was measured is shown again, and measured again only when that is asked for.
         await press(pilot, "d")
-        assert len([one for one in one._client.sent if isinstance(one, MeasureDrift)]) == 1
+        assert len([one for one in one.engine.client.sent if isinstance(one, MeasureDrift)]) == 1
         first = one.controller.log.drifts[2]
         await press(pilot, "r")
         assert one.controller.log.drifts[2] is not first
@@ -143,10 +143,10 @@ async def test_while_the_engine_works_it_says_what_it_reads() -> None:
     one = app()
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n")
-        one._client.held = True
+        one.engine.client.held = True
         await press(pilot, "d")
         assert "the engine is asked to read the text again" in shown(one)
-        one._client.release()
+        one.engine.client.release()
         await press(pilot)
         assert "held against it" in shown(one)
 

@@ -1,0 +1,66 @@
+"""The engine behind the screen: its client, and a new one that goes on with the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.commands import Command, Open
+from inspector.state.client import Client
+from inspector.state.controller import Controller
+from inspector.state.replay_client import ReplayClient
+from inspector.state.request import Request
+
+
+class Engine:
+    """Holds the client. ``connect`` makes another one, with a new engine behind it."""
+
+    def __init__(
+        self,
+        client: Client,
+        connect: Callable[[], Client],
+        notify: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """``notify`` is called for new records, in any thread; ``warn`` for what is refused."""
+        self.client = client
+        self._connect = connect
+        self._notify = notify
+        self._warn = warn
+
+    @property
+    def can_run(self) -> bool:
+        """True if there is an engine with a model, and not only a recording."""
+        return self.client.can_run
+
+    def send(self, command: Command) -> None:
+        self.client.send(command)
+
+    def listen(self) -> None:
+        """Be told of records from now on, and of those that nobody has taken yet."""
+        self.client.notify = self._notify
+        if isinstance(self.client, ReplayClient):
+            self.client.say = self._warn
+        self._notify()
+
+    def use(self, client: Client, *, grace: float = 1.0) -> None:
+        """Close the client within ``grace`` seconds, and go on with this one."""
+        self.close(grace)
+        self.client = client
+        self.listen()
+
+    def restart(self, controller: Controller, asked: Request) -> None:
+        self.client.kill()
+        facts, wanted = controller.log.facts, asked.open
+        if facts is not None and "dtype" in wanted.options:
+            # Measured again, another dtype might win, and the run would not be the same.
+            wanted = Open(wanted.backend, {**wanted.options, "dtype": facts.dtype})
+        restore = controller.restore_command()
+        self.use(self._connect(), grace=0.0)
+        for command in (wanted, asked.configure, restore or asked.submit):
+            self.send(command)
+        controller.tell_breakpoints()
+
+    def close(self, grace: float = 1.0) -> None:
+        """Listen no more, and end the engine."""
+        self.client.notify = lambda: None
+        self.client.close(grace)
