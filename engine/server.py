@@ -62,13 +62,8 @@ from engine.sampling.chain import Effective, SpecError, effective
 from engine.timing import now_ms
 
 _BETWEEN = (
-    MeasureDrift,
-    SendLogits,
-    SendVocabulary,
-    Tokenize,
-    NameBranch,
-    Configure,
-    SetBreakpoints,
+    *(MeasureDrift, SendLogits, SendVocabulary, Tokenize),
+    *(NameBranch, Configure, SetBreakpoints),
 )
 """Commands that are carried out between two passes of a run, which then goes on."""
 _BEHIND_THE_SCREEN = 10
@@ -181,8 +176,7 @@ class Engine:
             case MeasureDrift(node):
                 self._send(measure_drift(self._run, node, self._progress))
             case MeasureCurves(node):
-                curves = measure_curves(self._run, node, self._progress, self._is_called)
-                self._send(curves)
+                self._send(measure_curves(self._run, node, self._progress, self._is_called))
             case Pause():
                 self._pause = True
 
@@ -212,7 +206,7 @@ class Engine:
         if wanted.max_tokens is not None:
             stepper.max_tokens = wanted.max_tokens
         if wanted.chunk is not None:
-            stepper.chunk = wanted.chunk
+            stepper.reading.chunk = wanted.chunk
         self._tell(stepper.settings, stepper.seed)
 
     def _resolved(self, wanted: Settings) -> Effective:
@@ -239,11 +233,8 @@ class Engine:
         return own
 
     def _tell(self, settings: Effective, seed: int) -> None:
-        self._send(
-            SettingsChanged(
-                settings.chain.preset, settings.spec, seed, settings.dials, settings.notes
-            )
-        )
+        preset, spec = settings.chain.preset, settings.spec
+        self._send(SettingsChanged(preset, spec, seed, settings.dials, settings.notes))
 
     def _ids_of(self, text: str) -> list[int]:
         return ids_of(self._loaded, text)

@@ -81,7 +81,7 @@ def measure_curves(
                 break
             progress(MEASURING_CURVES, done / len(wanted), f"{length:,} tokens")
             try:
-                _measure(backend, ids, length, stepper.chunk, points)
+                _measure(backend, ids, length, stepper.reading.chunk, points)
             except BackendError as error:
                 if not done:
                     raise

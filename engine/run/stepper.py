@@ -7,7 +7,7 @@ after it is known already (a fork), when it costs none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from engine.backends.base import Backend, whole
 from engine.backends.tokens import id_of
@@ -87,26 +87,24 @@ class Stepper:
         started = now_ms()
         encoded = self.backend.tokenize(text, chat=chat, system=system)
         tokens = tuple(self.backend.token(token_id) for token_id in encoded.ids)
-        record = PromptRecord(
-            text, tokens, encoded.origins, chat, now_ms() - started, encoded.notes
-        )
-        self._accept(record)
-        return record
+        took = now_ms() - started
+        return self._accept(PromptRecord(text, tokens, encoded.origins, chat, took, encoded.notes))
 
     def submit_ids(self, ids: Sequence[int], text: str = "") -> PromptRecord:
         """Make the given token ids the prompt, as they are."""
         started = now_ms()
-        vocab = self.backend.facts.vocab_size
-        bad = [token_id for token_id in ids if not 0 <= token_id < vocab]
-        if bad:
-            raise StepperError(f"token id {bad[0]} is outside the vocabulary 0..{vocab - 1}")
+        self._check_ids(ids)
         tokens = tuple(self.backend.token(token_id) for token_id in ids)
         origins = (Origin.USER,) * len(tokens)
-        record = PromptRecord(text, tokens, origins, False, now_ms() - started)
-        self._accept(record)
-        return record
+        return self._accept(PromptRecord(text, tokens, origins, False, now_ms() - started))
 
-    def _accept(self, record: PromptRecord) -> None:
+    def _check_ids(self, ids: Iterable[int]) -> None:
+        vocab = self.backend.facts.vocab_size
+        for token_id in ids:
+            if not 0 <= token_id < vocab:
+                raise StepperError(f"token id {token_id} is outside the vocabulary 0..{vocab - 1}")
+
+    def _accept(self, record: PromptRecord) -> PromptRecord:
         count, context = len(record.tokens), self.backend.facts.context_length
         if count == 0:
             raise StepperError("the prompt is empty: give it at least one token of text")
@@ -119,6 +117,7 @@ class Stepper:
         self._moments = Moments(record, self.backend.facts.vocab_size)
         self.tree = LiveTree(record.ids, held=self.tree.held)
         self.reading.begin()
+        return record
 
     def prefill(self) -> Iterator[PrefillRecord]:
         """Read the prompt chunk by chunk; one record a chunk, each holding the ones before it.
@@ -202,7 +201,7 @@ class Stepper:
         self.watch(*(condition.tokens if condition is not None else ()))
         self.verdict = Verdict()
         node = self.cursor if at is None else at
-        while not (self._ended(node) or pause()):
+        while not (node in self.tree.stops and not self.children.get(node)) and not pause():
             record = self.step(node, seed=seed, settings=settings)
             node = record.node
             arrived = self.check(node).stops or (
@@ -239,18 +238,11 @@ class Stepper:
         except Unavailable:
             return False
 
-    def _ended(self, node: int) -> bool:
-        return node in self.tree.stops and not self.children.get(node)
-
     def _check_extend(self, parent: int, force: int | None) -> None:
         if parent not in self.tree:
             raise StepperError(f"there is no node {parent}")
-        facts = self.backend.facts
-        if force is not None and not 0 <= force < facts.vocab_size:
-            raise StepperError(
-                f"token id {force} is outside the vocabulary 0..{facts.vocab_size - 1}"
-            )
-        limit = facts.context_length
+        self._check_ids(() if force is None else (force,))
+        limit = self.backend.facts.context_length
         if limit is not None and len(self.path_ids(parent)) >= limit:
             raise StepperError(f"the context is full: the model reads at most {limit:,} tokens")
 
@@ -331,15 +323,6 @@ class Stepper:
         return self.reading.record
 
     @property
-    def chunk(self) -> int:
-        """Positions of the prompt that are read in one pass."""
-        return self.reading.chunk
-
-    @chunk.setter
-    def chunk(self, count: int) -> None:
-        self.reading.chunk = count
-
-    @property
     def _prompt(self) -> PromptRecord:
         if self.prompt is None:
             raise StepperError("there is no prompt yet: submit one first")
@@ -368,10 +351,7 @@ class Stepper:
         return Condition(expression).value(self.moment())
 
     def moment(self, node: int | None = None) -> Moment:
-        """The step of ``node`` (default: the cursor) and what led to it.
-
-        Raises Unavailable at the prompt.
-        """
+        """The step of ``node`` (default: the cursor) and what led to it. Raises Unavailable."""
         node = self.cursor if node is None else node
         if self._moments is None or node == ROOT:
             raise Unavailable("the cursor is at the prompt: no token was drawn there")

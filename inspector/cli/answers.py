@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from engine.commands import Command
 from engine.records.events import EngineError, LoadProgress, Record
 from inspector.cli.run import Progress
+from inspector.state.client import Client
 from inspector.state.view import RunLog
 
 _Wanted = TypeVar("_Wanted")
-
-
-class Client(Protocol):
-    """The part of an engine client that this needs."""
-
-    def send(self, command: Command) -> None: ...
-    def take(self, timeout: float | None = 0.0) -> list[Record]: ...
 
 
 class EngineFailedError(Exception):

@@ -17,7 +17,7 @@ from engine.records.step import StepRecord
 from engine.run.tree import ROOT
 from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.bench_report import Circumstances, lines, report
-from inspector.cli.engine_log import engine_log
+from inspector.cli.engine_log import connect
 from inspector.cli.printing import print_lines
 from inspector.cli.run import Progress
 from inspector.exit_codes import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK
@@ -43,20 +43,13 @@ PROMPT = (
 )
 
 
-def connected() -> EngineClient:
-    """A new engine."""
-    client = EngineClient(engine_log())
-    client.start()
-    return client
-
-
 def bench(
     command: Open,
     *,
     tokens: int,
     rival: str | None,
     form: str,
-    connect: Callable[[], EngineClient] = connected,
+    connect: Callable[[], EngineClient] = connect,
 ) -> int:
     """Measure, keep the ceilings for the inspector, and print. Returns the exit code."""
     load = os.getloadavg()[0]

@@ -34,6 +34,8 @@ from sessions.export.jsonl import kv_storage, number, plain
 SCHEMA = 1
 BUSY = 0.25
 """Share of the processors in use, before the benchmark began, from which it says so."""
+_FACTS = ("identity", "backend", "device", "device_name", "threads", "dtype")
+_CEILINGS = ("read_bytes_per_second", "flops_per_second", "dtype", "threads", "method")
 _LABEL = 10
 _LEAST = 24
 _NO_GAP = "no step after the first counts"
@@ -79,12 +81,7 @@ def report(view: View, found: Measured, about: Circumstances) -> dict[str, Any]:
         "load_average": about.load,
         "cpus": about.cpus,
         "model": facts.name,
-        "identity": facts.identity,
-        "backend": facts.backend,
-        "device": facts.device,
-        "device_name": facts.device_name,
-        "threads": facts.threads,
-        "dtype": facts.dtype,
+        **{name: getattr(facts, name) for name in _FACTS},
         "kv_cache": kv_storage(facts.kv_storage),
         "parameters": facts.parameters,
         "weight_bytes": facts.weight_bytes,
@@ -106,14 +103,8 @@ def report(view: View, found: Measured, about: Circumstances) -> dict[str, Any]:
     number(line, "tps", speed.tps, _NO_GAP)
     _use(line, view, steps, found)
     line["step_ms"] = [plain(gap) for gap in gaps]
-    line["ceilings"] = {
-        "read_bytes_per_second": found.ceilings.read_bytes_per_second,
-        "flops_per_second": found.ceilings.flops_per_second,
-        "dtype": found.ceilings.dtype,
-        "threads": found.ceilings.threads,
-        "method": found.ceilings.method,
-        "file": None if about.file is None else str(about.file),
-    }
+    line["ceilings"] = {name: getattr(found.ceilings, name) for name in _CEILINGS}
+    line["ceilings"]["file"] = None if about.file is None else str(about.file)
     if about.file is None:
         line["ceilings"]["file_reason"] = about.why
     if found.contest is not None:

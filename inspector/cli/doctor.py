@@ -12,12 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from rich.console import Console
 
 from engine.commands import Open
-from engine.process import EngineClient
 from engine.records.model import KVStorage, ModelFacts
 from engine.text import visible
 from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.config import config_file, log_file
-from inspector.cli.engine_log import engine_log
+from inspector.cli.engine_log import connect
 from inspector.cli.run import Progress
 from inspector.exit_codes import EXIT_ENGINE, EXIT_OK
 
@@ -71,8 +70,7 @@ def _terminal() -> Iterator[tuple[str, str]]:
 
 
 def _load(command: Open) -> ModelFacts:
-    client = EngineClient(engine_log())
-    client.start()
+    client = connect()
     try:
         return Answers(client, Progress(sys.stderr)).ask(command, ModelFacts)
     finally:

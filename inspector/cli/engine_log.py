@@ -1,4 +1,4 @@
-"""The log file of the engine's process."""
+"""The engine's process and its log file, for every command that starts one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from engine.plain_files import check_plain, reason
+from engine.process import EngineClient
 from engine.text import visible
 from inspector.cli.config import log_file
 
@@ -26,3 +27,10 @@ def engine_log() -> Path:
         print(visible(line), file=sys.stderr)
         return Path(os.devnull)
     return path
+
+
+def connect() -> EngineClient:
+    """A new engine process and its client."""
+    client = EngineClient(engine_log())
+    client.start()
+    return client

@@ -14,7 +14,7 @@ from engine.openmp import limit_spin
 from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from inspector.cli.config import Config
-from inspector.cli.engine_log import engine_log
+from inspector.cli.engine_log import connect
 from inspector.cli.options import UsageError
 from inspector.cli.terminal import require_terminal, run_in_terminal
 from inspector.exit_codes import EXIT_ENGINE, EXIT_OK
@@ -66,15 +66,6 @@ def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
         first.close()
         raise UsageError(str(error)) from None
     return Opener(asked, config, theme).run(app)
-
-
-def connect() -> EngineClient:
-    """A new engine process and its client."""
-    from engine.process import EngineClient
-
-    client = EngineClient(engine_log())
-    client.start()
-    return client
 
 
 def recorder(

@@ -16,7 +16,7 @@ from engine.safe_output import unguarded
 from engine.sampling.settings import FLAG, in_vain
 from engine.text import IncrementalDecoder, visible
 from engine.timing import speed
-from inspector.cli.engine_log import engine_log
+from inspector.cli.engine_log import connect
 from inspector.cli.run_breakpoints import BreakpointChecker
 from inspector.cli.run_saver import RunSaver
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
@@ -134,8 +134,7 @@ def run(asked: Request, form: str) -> int:
     saver = RunSaver(asked.save)
     output: TextOutput | JsonOutput
     output = (JsonOutput if form == "jsonl" else TextOutput)(sys.stdout, saver)
-    client = EngineClient(engine_log())
-    client.start()
+    client = connect()
     for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
         client.send(command)
     checker, watches = BreakpointChecker(asked.breakpoints), asked.breakpoints.watches

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any
 
-from engine.commands import Command, SendLogits, SendVocabulary
+from engine.commands import SendLogits, SendVocabulary
 from engine.records.events import DenseLogits, EngineError, Record
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.text import visible
+from inspector.state.client import Client
 from inspector.state.request import Save
 from sessions.file.format import SessionError
 from sessions.writer import SessionWriter
 
 _LAST_LOGITS_S = 30.0
-
-
-class Client(Protocol):
-    """The part of an engine client that this needs."""
-
-    def send(self, command: Command) -> None: ...
-    def take(self, timeout: float | None = 0.0) -> list[Record]: ...
 
 
 class RunSaver:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping
 
 from engine.commands import (
@@ -40,20 +39,16 @@ class Controller:
 
     def __init__(self, send: Callable[[Command], None]) -> None:
         self.log = RunLog()
-        self.cursors = [Cursor(self.log)]
-        """All that look at the log. A new prompt takes each to its start."""
-        self.cursor = self.cursors[0]
+        self.cursor = Cursor(self.log)
         """The cursor that keys move, and from which the run goes on."""
-        # The cursor from which the engine was last asked for tokens: it follows them.
-        self._following = self.cursor
         self.breakpoints = BreakpointState(self.log)
         self._send = send
         # What the engine knows of the breakpoints.
         self._told = SetBreakpoints()
         # A command is on its way and no state has come back for it yet.
         self._sent = False
-        # Whose steps were asked for while a pass ran: held keys must not be lost, nor fork the tip.
-        self._queued: deque[Cursor] = deque()
+        # Steps that were asked for while a pass ran: held keys must not be lost, nor fork the tip.
+        self._queued = 0
         # Whether what was asked of the engine ends by itself after so many steps.
         self._counted = True
         self._run_when_ready = False
@@ -61,11 +56,6 @@ class Controller:
         self._follow: int | None = None
         self._asked: set[int] = set()
         self._wanted: int | None = None
-
-    def new_cursor(self) -> Cursor:
-        """One more cursor over the log, at the prompt."""
-        self.cursors.append(Cursor(self.log))
-        return self.cursors[-1]
 
     @property
     def view(self) -> View:
@@ -90,8 +80,8 @@ class Controller:
                 self.breakpoints.reached(record.node)
             match record:
                 case StepRecord():
-                    if record.parent in (self._following.node, self._follow):
-                        self._following.node, self._follow = record.node, None
+                    if record.parent in (self.cursor.node, self._follow):
+                        self.cursor.node, self._follow = record.node, None
                 case PromptRecord():
                     self._begin()
                 case BranchDeleted():
@@ -100,24 +90,22 @@ class Controller:
                     self._sent = False
                     if record.reason:
                         # Something stopped it: what was asked for before that is not wanted now.
-                        self._queued.clear()
+                        self._queued = 0
                     self._settle(record.state)
                 case EngineError():
-                    self._queued.clear()
+                    self._queued = 0
 
     def _begin(self) -> None:
         """A new tree, of which nothing has been visited."""
-        for cursor in self.cursors:
-            cursor.restart()
-        self._queued.clear()
+        self.cursor.restart()
+        self._queued = 0
         self._follow, self._wanted = None, None
 
     def _deletion(self, record: BranchDeleted) -> None:
         if record.undone:
             self.cursor.node = record.node
         else:
-            for cursor in self.cursors:
-                cursor.leave_deleted(record.node)
+            self.cursor.leave_deleted(record.node)
 
     def _settle(self, state: RunState) -> None:
         if state in (RunState.PAUSED, RunState.READY):
@@ -125,9 +113,10 @@ class Controller:
                 self._run_when_ready = False
                 self.run()
             elif self._queued:
-                self._step(self._queued.popleft())
+                self._queued -= 1
+                self.step()
         elif state in (RunState.STOPPED, RunState.DEAD):
-            self._queued.clear()
+            self._queued = 0
             self._run_when_ready = False
         if self.log.ceilings_awaited and not self.busy:
             self.measure_ceilings()
@@ -146,15 +135,12 @@ class Controller:
 
     def step(self) -> None:
         """Follow the recorded child, or have one pass run."""
-        self._step(self.cursor)
-
-    def _step(self, cursor: Cursor) -> None:
-        if cursor.forward():
+        if self.cursor.forward():
             return
         if self.busy:
-            self._queued.append(cursor)
+            self._queued += 1
         else:
-            self._do(Step(cursor.node), cursor)
+            self._do(Step(self.cursor.node))
 
     # --- running ------------------------------------------------------------------------------
 
@@ -171,7 +157,7 @@ class Controller:
             self._do(Run(self.cursor.node, left))
             self._counted = left is not None
         elif left is not None and self._counted:
-            self._queued.extend([self.cursor] * left)
+            self._queued += left
         elif self.log.state.state in (RunState.STARTING, RunState.LOADING):
             # Asked for before the model is there: it begins when the model is.
             self._run_when_ready = True
@@ -190,7 +176,7 @@ class Controller:
             self._send(command)
 
     def pause(self) -> None:
-        self._queued.clear()
+        self._queued = 0
         self._run_when_ready = False
         self._send(Pause())
 
@@ -262,10 +248,9 @@ class Controller:
         if step is not None:
             self.fork(command(step.parent))
 
-    def _do(self, command: Command, cursor: Cursor | None = None) -> None:
+    def _do(self, command: Command) -> None:
         self.tell_breakpoints()
         self._sent, self._counted = True, True
-        self._following = cursor or self.cursor
         self._send(command)
 
     # --- asking -------------------------------------------------------------------------------
@@ -309,7 +294,7 @@ class Controller:
     def restore_command(self) -> Restore | None:
         """The command that has a new engine go on with the run; None before any prompt."""
         self._sent, self._follow = False, None
-        self._queued.clear()
+        self._queued = 0
         self.log.ceilings_awaited = False
         self._asked.clear()
         self.log.tree.undoable.clear()

@@ -7,7 +7,7 @@ are compared only where both runs had read the same tokens, up to the one at whi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -18,7 +18,7 @@ from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.records.vocabulary import Token
 from sessions.compare.align import Segment, align, common_prefix
-from sessions.compare.identical import Identical, identical
+from sessions.compare.identical import identical
 from sessions.compare.tables import (
     Bound,
     RankChange,
@@ -115,16 +115,16 @@ class Pair:
     position: int
     token_a: Token
     token_b: Token
-    kl_raw: Bound | None
+    kl_raw: Bound | None = None
     """KL(a || b) of the models' own distributions, in nats; None where it cannot be told.
 
     Exactly 0 where both steps are one record, or were drawn from one and the same vector.
     """
-    kl_final: Bound | None
+    kl_final: Bound | None = None
     """KL(a || b) of what the chains left to draw from."""
-    logit_difference: float | None
+    logit_difference: float | None = None
     """Largest difference of a raw logit among candidates that both steps kept."""
-    ranks: tuple[RankChange, ...]
+    ranks: tuple[RankChange, ...] = ()
     """Candidates whose raw rank differs, the most likely first."""
 
 
@@ -233,43 +233,19 @@ def _why_not_comparable(a: Side, b: Side, together: Iterable[_Steps]) -> str:
 def _pairs(a: Side, b: Side, pairs: Iterable[_Steps], comparable: bool) -> Iterator[Pair]:
     one_run = a.run is not None and a.run == b.run
     for one, other, offset in pairs:
-        alike = identical(one, other, one_run=one_run) if comparable else Identical()
-        yield _pair(a, b, one, other, offset, comparable, alike)
-
-
-def _pair(
-    a: Side,
-    b: Side,
-    one: StepRecord,
-    other: StepRecord,
-    offset: int,
-    comparable: bool,
-    alike: Identical,
-) -> Pair:
-    figures: dict[str, Any] = {
-        "kl_raw": None,
-        "kl_final": None,
-        "logit_difference": None,
-        "ranks": (),
-    }
-    if comparable:
-        figures = {
-            "kl_raw": _NONE
-            if alike.model
-            else kl(one.top, other.top, 0, a.dense(one.node), b.dense(other.node)),
-            "kl_final": _NONE if alike.final else kl(one.top, other.top, -1),
-            "logit_difference": largest_difference(one.top, other.top),
-            "ranks": tuple(rank_changes(one.top, other.top)),
-        }
-    return Pair(
-        offset=offset,
-        a=one.node,
-        b=other.node,
-        position=one.position,
-        token_a=one.token,
-        token_b=other.token,
-        **figures,
-    )
+        pair = Pair(offset, one.node, other.node, one.position, one.token, other.token)
+        if comparable:
+            alike = identical(one, other, one_run=one_run)
+            pair = replace(
+                pair,
+                kl_raw=_NONE
+                if alike.model
+                else kl(one.top, other.top, 0, a.dense(one.node), b.dense(other.node)),
+                kl_final=_NONE if alike.final else kl(one.top, other.top, -1),
+                logit_difference=largest_difference(one.top, other.top),
+                ranks=tuple(rank_changes(one.top, other.top)),
+            )
+        yield pair
 
 
 def model_changes(a: ModelFacts | None, b: ModelFacts | None) -> Iterator[Change]:

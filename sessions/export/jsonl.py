@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ _NO_LOGIT = "the model gave this token a logit of minus infinity"
 _PART_OF_CHARACTER = "part of a character; token_bytes has its bytes"
 _NO_GAP = "no step after the first, warm-up left out"
 _END_REASONS: dict[str, str] = {StopKind.CONTEXT.value: "length"}
+_FACTS = ("identity", "architecture", "backend", "device", "dtype", "vocab_size", "context_length")
+_STAGE = ("name", "params", "off", "survivors", "mass_removed", "entropy", "derived")
 
 
 def dumps(line: Mapping[str, Any]) -> str:
@@ -68,14 +71,8 @@ def run_line(
     if facts is None:
         line["model_reason"] = "not recorded"
     else:
+        line |= {name: getattr(facts, name) for name in _FACTS}
         line.update(
-            identity=facts.identity,
-            architecture=facts.architecture,
-            backend=facts.backend,
-            device=facts.device,
-            dtype=facts.dtype,
-            vocab_size=facts.vocab_size,
-            context_length=facts.context_length,
             load_ms=plain(facts.load_ms),
             kv_cache=kv_storage(facts.kv_storage),
             stop_ids={str(token_id): who for token_id, who in facts.stop_ids.items()},
@@ -186,18 +183,7 @@ def end_reason(last: StepRecord | None) -> str:
 
 def stage_list(stages: Iterable[StageTrace]) -> list[dict[str, Any]]:
     """The effect of each stage, as plain values."""
-    return [
-        {
-            "name": one.name,
-            "params": plain(one.params),
-            "off": one.off,
-            "survivors": plain(one.survivors),
-            "mass_removed": plain(one.mass_removed),
-            "entropy": plain(one.entropy),
-            "derived": plain(one.derived),
-        }
-        for one in stages
-    ]
+    return [{name: plain(getattr(one, name)) for name in _STAGE} for one in stages]
 
 
 def top_list(top: TopTable, stages: Sequence[StageTrace]) -> list[dict[str, Any]]:
@@ -277,23 +263,13 @@ def kv_storage(kept: KVStorage | None) -> dict[str, Any] | None:
     """Storage of K and V, as plain values; null where that is not recorded."""
     if kept is None:
         return None
-    return {
-        "cached": kept.cached,
-        "dtype": kept.dtype or None,
-        "block_size": kept.block_size,
-        "blocks": list(kept.blocks),
-        "pool_bytes": kept.pool_bytes,
-    }
+    line: dict[str, Any] = plain(asdict(kept))
+    return line | {"dtype": kept.dtype or None}
 
 
 def _time(timing: StepTiming) -> dict[str, Any]:
-    return {
-        "forward": plain(timing.forward_ms),
-        "sample": plain(timing.sample_ms),
-        "detokenize": plain(timing.detokenize_ms),
-        "other": plain(timing.other_ms),
-        "total": plain(timing.total_ms),
-    }
+    phases = ("forward", "sample", "detokenize", "other", "total")
+    return {phase: plain(getattr(timing, f"{phase}_ms")) for phase in phases}
 
 
 def _kv(kv: KVState) -> dict[str, Any]:

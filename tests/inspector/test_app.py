@@ -190,11 +190,11 @@ async def test_a_key_paints_in_place_of_the_paint_that_was_due() -> None:
         one.paint = paint  # type: ignore[method-assign]
         # As when records come from an engine at work: they are painted later, at their own pace.
         one.controller._sent = True
-        one._last_paint = time.monotonic()
+        one._painter._last = time.monotonic()
         one._records()
         assert paints == []
         await pilot.press("b")
-        one._last_paint = time.monotonic()
+        one._painter._last = time.monotonic()
         one._records()
         assert paints == [1]
         while len(paints) < 2:

@@ -20,6 +20,7 @@ from engine.backends.hf.reader import Reader
 from engine.backends.hf.results import explained
 from engine.backends.hf.rows import fork, read_rows
 from engine.backends.hf.upcast import upcast_of
+from engine.kv import attention
 from engine.kv.cache import PooledCache
 from engine.models.token_table import TokenTable
 from engine.records.arrays import FloatArray
@@ -196,7 +197,7 @@ class HFBackend:
         own attention. Raises BackendError where there is no room.
         """
         kept, options, singly = self._reader, self._options, self._reader.singly
-        hf_pool.close_pool(self._parts.model)
+        attention.uninstall(self._parts.model)
         try:
             if cached and not self._cache_fails:
                 pooled = kept.pool is not None or (options.pooled and not options.cached)
@@ -210,10 +211,10 @@ class HFBackend:
                 self._reader = Reader(self._parts, cached=False, singly=singly)
             yield
         finally:
-            hf_pool.close_pool(self._parts.model)
+            attention.uninstall(self._parts.model)
             self._reader = kept
             if kept.pool is not None:
-                hf_pool.attend(self._parts.model)
+                attention.install(self._parts.model)
 
     def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
         """The logits after ``ids`` in one pass without a cache, by the model's own attention.

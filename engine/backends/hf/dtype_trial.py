@@ -15,9 +15,10 @@ from engine.backends.base import BackendError
 from engine.backends.hf import dtype as hf_dtype
 from engine.backends.hf import facts as hf_facts
 from engine.backends.hf.parts import parts_of
-from engine.backends.hf.pool import KVOptions, close_pool
+from engine.backends.hf.pool import KVOptions
 from engine.backends.hf.probe import reader_for
 from engine.backends.hf.reader import Reader
+from engine.kv import attention
 
 _ROUNDS, _FEWEST, _SECONDS = 6, 3, 4.0
 """Rounds of turns: all of them, or after the fewest those that begin within the seconds."""
@@ -71,7 +72,7 @@ def time_steps(
             rounds = _rounds(own, ids[-1], ready)
         finally:
             _swap(own, kept)
-            close_pool(model)
+            attention.uninstall(model)
     return StepTimes(
         {
             name: None if times is None else [ms * scale for ms in times]

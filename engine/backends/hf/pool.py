@@ -100,13 +100,3 @@ def branch_of(pool: PooledCache, sequence: TokenSequence) -> Branch:
     if not isinstance(sequence, Branch) or pool.pool.branches.get(sequence.number) is not sequence:
         raise BackendError("that sequence is no longer held: seek to its text again")
     return sequence
-
-
-def attend(model: Any) -> None:
-    """Have the model's attention read a pool that is open again."""
-    attention.install(model)
-
-
-def close_pool(model: Any) -> None:
-    """Give the model its own attention back."""
-    attention.uninstall(model)

@@ -15,6 +15,7 @@ from engine.backends.hf.parts import Parts
 from engine.backends.hf.pool import KVOptions
 from engine.backends.hf.reader import Reader
 from engine.backends.hf.upcast import ROWS
+from engine.kv import attention
 from engine.records.arrays import FloatArray
 
 _ALIKE = {"float32": 0.01, "float16": 0.1}
@@ -61,7 +62,7 @@ def try_out(parts: Parts, identity: str, ids: list[int], options: KVOptions) -> 
     except _PassFailed as error:
         if not options.cached:
             raise
-        hf_pool.close_pool(parts.model)
+        attention.uninstall(parts.model)
         tried = _try_out(Reader(parts, cached=False), identity, ids, options)
         note = f"with its own cache it fails, so none is kept: {error}"
         return replace(tried, notes=(note, *tried.notes), cache_fails=True)
@@ -139,7 +140,7 @@ def _put_in_pool(
         _check_fused(reader, ids)
         return opened.note
     reader.pool = None
-    hf_pool.close_pool(reader.parts.model)
+    attention.uninstall(reader.parts.model)
     return "no pool of KV blocks: the model's answer was another one with it"
 
 

@@ -49,7 +49,7 @@ class Reader:
         self.can_rewind = True
         """True if the last positions can be taken back alone."""
         self.singly = singly
-        """True if positions behind others must be read one by one, as some recurrent layers need."""
+        """True if positions behind others must be read one by one (some recurrent layers)."""
         self.argument = hf_cache.argument_of(parts.model) if cached else None
         """The name of the model's argument that takes its cache."""
         self.keywords: dict[str, Any] = {"use_cache": cached, "return_dict": True}

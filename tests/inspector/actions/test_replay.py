@@ -238,7 +238,7 @@ async def test_a_key_switches_streaming_while_it_plays() -> None:
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "c")
         # However long the next token takes.
-        one._pass_began -= 60.0
+        one._painter._pass_began -= 60.0
         one._tick()
         assert "replayed 0.001x, streaming" in screen_text(one).splitlines()[0]
         tempo = one.replay.player.tempo

@@ -135,7 +135,7 @@ def test_no_run_prints_what_acts_b1(
     """B1: tokens of a hostile tokenizer, and a folder's name while it loads, in a pipe too."""
     opening, configure, _ = script(tokens=[MARKER, "a"])
     client = DirectClient()
-    monkeypatch.setattr("inspector.cli.run.EngineClient", lambda log: client)
+    monkeypatch.setattr("inspector.cli.run.connect", lambda: client)
     form = "text" if output is TextOutput else "jsonl"
     monkeypatch.setattr(
         "inspector.cli.main.request", lambda *_: Request(opening, configure, Submit("a"))
@@ -206,7 +206,7 @@ def test_an_error_of_the_engine_does_not_act_b6(
     """B6: a name that the user or a model folder gives, in the error about it."""
     _, configure, submit = script()
     bad = Open("scripted", {"file": HOSTILE_NAME})
-    monkeypatch.setattr("inspector.cli.run.EngineClient", lambda log: DirectClient())
+    monkeypatch.setattr("inspector.cli.run.connect", lambda: DirectClient())
     monkeypatch.setattr("inspector.cli.main.request", lambda *_: Request(bad, configure, submit))
     code, text = said(capsys, "run", "a")
     assert code == 3
@@ -216,7 +216,7 @@ def test_an_error_of_the_engine_does_not_act_b6(
 def test_a_run_in_an_encoding_without_its_characters_d5(monkeypatch: pytest.MonkeyPatch) -> None:
     """D5: the whole text, code 0."""
     opening, configure, submit = script("a", tokens=["é", "…", "你", "a"])
-    monkeypatch.setattr("inspector.cli.run.EngineClient", lambda log: DirectClient())
+    monkeypatch.setattr("inspector.cli.run.connect", lambda: DirectClient())
     monkeypatch.setattr(
         "inspector.cli.main.request", lambda *_: Request(opening, configure, submit)
     )

@@ -243,7 +243,7 @@ def test_a_run_that_could_not_be_saved_has_a_code_of_its_own(
     code: int,
 ) -> None:
     """C7: the text of the run all the same, one line, and exit code 4."""
-    monkeypatch.setattr(run, "EngineClient", lambda log: DirectClient())
+    monkeypatch.setattr(run, "connect", lambda: DirectClient())
     folder: Any = tmp_path / "folder"
     folder.write_text("") if blocked else folder.mkdir()
     opening, configure, submit = script()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from engine.commands import Configure, Step
 from engine.records.events import BranchDeleted
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
@@ -63,77 +62,29 @@ def test_the_what_if_belongs_to_its_cursor() -> None:
     assert one.view.step is other.view.step
 
 
-def test_a_deletion_moves_only_the_cursors_that_were_in_the_branch() -> None:
+def test_a_deletion_moves_a_cursor_that_was_in_the_branch_and_no_other() -> None:
     controller = Controller(lambda command: None)
     controller.log.add(fakes.prompt(3))
     for node, parent in ((1, 0), (2, 1), (3, 1)):
         record = fakes.step(node, fakes.timing(1.0), fakes.kv(3 + node), parent=parent)
         controller.log.add(record)
-    first, second = controller.cursor, controller.new_cursor()
-    first.node, second.node = 2, 3
+    controller.cursor.node = 2
     controller.take([BranchDeleted(3)])
-    assert (first.node, second.node) == (2, 1)
-    # What is brought back is looked at by the one who asked for it.
+    assert controller.cursor.node == 2
     controller.take([BranchDeleted(3, undone=True)])
-    assert (first.node, second.node) == (3, 1)
+    assert controller.cursor.node == 3, "what is brought back is looked at"
+    controller.take([BranchDeleted(3)])
+    assert controller.cursor.node == 1
 
 
-class Hands:
-    """A controller on an engine in this process, with two cursors."""
-
-    def __init__(self) -> None:
-        self.client = DirectClient()
-        self.controller = Controller(self.client.send)
-        for command in script("abc"):
-            self.client.send(command)
-        self.take()
-        self.first, self.second = self.controller.cursor, self.controller.new_cursor()
-
-    def take(self) -> None:
-        while records := self.client.take():
-            self.controller.take(records)
-
-
-def test_the_cursor_that_asked_for_a_token_follows_it_whichever_is_active_by_then() -> None:
-    hands = Hands()
-    hands.client.held = True
-    hands.controller.step()
-    hands.controller.cursor = hands.second
-    hands.client.release()
-    hands.take()
-    assert (hands.first.node, hands.second.node) == (1, ROOT)
-
-
-def test_steps_asked_for_during_a_pass_are_those_of_the_cursor_that_was_active_then() -> None:
-    hands = Hands()
-    hands.controller.run(2)
-    hands.take()
-    hands.client.held = True
-    hands.controller.step()
-    hands.controller.cursor = hands.second
-    hands.second.node = 2
-    hands.controller.step()
-    hands.controller.cursor = hands.first
-    hands.client.release()
-    hands.take()
-    # The token is there by the time that the second one's turn comes: no pass, and no fork.
-    assert (hands.first.node, hands.second.node) == (3, 3)
-    assert [one for one in hands.client.sent if isinstance(one, Step)][-1] == Step(2)
-    assert len(hands.controller.log.nodes) == 3
-
-
-def test_applying_what_one_cursor_tries_leaves_what_the_other_tries() -> None:
-    hands = Hands()
-    chain = effective("guide", {"temperature": 2.0}).chain
-    hands.first.what_if = hands.second.what_if = chain
-    hands.controller.apply(Configure(dials={"temperature": 2.0}), here=False)
-    assert (hands.first.what_if, hands.second.what_if) == (None, chain)
-
-
-def test_a_new_prompt_takes_every_cursor_to_its_start() -> None:
-    hands = Hands()
-    hands.controller.run(3)
-    hands.take()
-    hands.second.node = 2
-    hands.controller.take([fakes.prompt(5)])
-    assert (hands.first.node, hands.second.node) == (ROOT, ROOT)
+def test_a_new_prompt_takes_the_cursor_to_its_start() -> None:
+    client = DirectClient()
+    controller = Controller(client.send)
+    for command in script("abc"):
+        client.send(command)
+    controller.take(client.take())
+    controller.run(3)
+    controller.take(client.take())
+    assert controller.cursor.node == 3
+    controller.take([fakes.prompt(5)])
+    assert controller.cursor.node == ROOT
