@@ -6,15 +6,13 @@ what came out. A file that cannot be read, or an entry that is no object, counts
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.plain_files import read_json
+from engine.plain_files import read_json, replacing
 
 _LARGEST = 1 << 20
 """Bytes of a file that is read."""
@@ -49,7 +47,7 @@ def matches(entry: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
 def save(path: Path, schema: int, key: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Put ``found`` into the file under ``key``, in place of an older entry for the same.
 
-    Written beside and moved into place, so that a reader never sees half a file. Raises OSError.
+    A reader never sees half a file. Raises OSError.
     """
     kept: Sequence[Mapping[str, Any]] = [
         one for one in entries(path, schema) if not matches(one, key)
@@ -57,12 +55,5 @@ def save(path: Path, schema: int, key: Mapping[str, Any], found: Mapping[str, An
     data = {"schema": schema, "entries": [*kept, {**key, **found}]}
     text = json.dumps(data, indent=1, allow_nan=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with replacing(path) as file:
+        file.write(text + "\n")

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -41,7 +44,7 @@ def _checked(found: os.stat_result, limit: int | None) -> int:
 def read_plain(path: Path, limit: int) -> bytes:
     """All of a regular file of at most ``limit`` bytes. Raises NotPlain and OSError."""
     # A pipe without a writer is opened at once with O_NONBLOCK, and refused after.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         _checked(os.fstat(handle), limit)
         with os.fdopen(handle, "rb", closefd=False) as file:
@@ -72,6 +75,23 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """A UTF-8 file that takes the place of ``path`` once the block has ended without an error.
+
+    Whoever reads ``path`` meanwhile sees the old file, whole. Raises OSError.
+    """
+    handle, hidden = tempfile.mkstemp(prefix=".", suffix=".new", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(hidden, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(hidden)
+        raise
 
 
 def reason(error: Exception) -> str:

@@ -60,7 +60,7 @@ OUTSIDE = {
     "engine.records engine.run.step_tree engine.run.tree engine.safe_output engine.sampling engine.text engine.timing",
     "inspector.cli": "engine.backends engine.measure engine.models engine.openmp engine.process "
     "engine.run",
-    "sessions": "engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
+    "sessions": "engine.plain_files engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
     "sessions.examples": "engine.backends engine.run",
     "sessions.recording": "engine.run",
     "sessions.verify": "engine.run",

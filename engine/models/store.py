@@ -7,12 +7,13 @@ folder, which the next one removes. A lock makes a second process wait for the f
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from typing import Any
 
 from engine.machine_file import cache_dir
 from engine.models.checks import ModelError
-from engine.plain_files import read_json
+from engine.plain_files import read_json, replacing
 from engine.progress import Progress
 
 PROVENANCE = "llm-inspect.json"
@@ -116,8 +117,6 @@ def _whole(folder: Path) -> bool:
 def _sync(folder: Path, *, files: bool = True) -> None:
     """Make sure that what a rename will publish is on the disk before the rename is."""
     for path in [*(folder.iterdir() if files else ()), folder]:
-        if path.is_dir() and os.name == "nt":
-            continue  # a folder cannot be opened there
         handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -175,27 +174,13 @@ def _lock(path: Path, progress: Progress) -> Iterator[bool]:
         yield state
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(handle: int) -> bool | None:
-        """True: locked. None: somebody else has it. False: there are no locks here."""
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError as error:
-            return None if error.errno in (errno.EACCES, errno.EDEADLK) else False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(handle: int) -> bool | None:
-        """True: locked. None: somebody else has it. False: there are no locks here."""
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            return None if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else False
-        return True
+def _try_lock(handle: int) -> bool | None:
+    """True: locked. None: somebody else has it. False: there are no locks here."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return None if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else False
+    return True
 
 
 def sha256(path: Path, progress: Progress) -> str:
@@ -226,13 +211,8 @@ def known_sha256(path: Path, progress: Progress) -> str:
         known = {}
     found = sha256(path, progress)
     record = {**(known if isinstance(known, dict) else {}), str(path): [*stamp, found]}
-    try:
+    with contextlib.suppress(OSError):  # it is only a short cut
         store.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=store.parent, prefix=".hashes-", delete=False, encoding="utf-8"
-        ) as file:
+        with replacing(store) as file:
             json.dump(record, file)
-        os.replace(file.name, store)
-    except OSError:
-        pass  # it is only a short cut
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import resource
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,11 +20,6 @@ import jinja2
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
-
-try:
-    import resource
-except ImportError:  # Windows: there the parent's clock is the only limit
-    resource = None  # type: ignore[assignment]
 
 
 class TooLong(Exception):
@@ -132,8 +128,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def _limit(seconds: int, nbytes: int) -> None:
     """Have the system end this process after so much more processor time, and limit its memory."""
-    if resource is None:
-        return
     used = resource.getrusage(resource.RUSAGE_SELF)
     spent = math.ceil(used.ru_utime + used.ru_stime)
     limits = {

@@ -11,6 +11,7 @@ from engine.records.events import NAME_LENGTH
 from engine.sampling.chain import Chain, SpecError, parse_spec
 from engine.sampling.spec import has_order
 from engine.text import visible
+from inspector.keys import shown
 from inspector.screens.dialog import Ask, Menu
 from inspector.state.request import MAX_SEED
 from inspector.state.whatif import chain_of, turned
@@ -20,38 +21,12 @@ class ForkMenu(Menu):
     """Menu of ways to branch at the cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "choose('redraw')", "Draw again", id="fork.redraw", tooltip="With a new seed"),
-        Binding(
-            "s", "choose('seed')", "With a seed …", id="fork.seed", tooltip="A seed of your own"
-        ),
-        Binding(
-            "t",
-            "choose('token')",
-            "Take a token …",
-            id="fork.token",
-            tooltip="Instead of drawing: a text, or the id of a token",
-        ),
-        Binding(
-            "o",
-            "choose('settings')",
-            "Other settings …",
-            id="fork.settings",
-            tooltip="The sampler's dials, for this token and all new ones",
-        ),
-        Binding(
-            "w",
-            "choose('where')",
-            "Elsewhere",
-            id="fork.where",
-            tooltip="Instead of the token at the cursor, or after it",
-        ),
-        Binding(
-            "P",
-            "choose('prompt')",
-            "Another prompt …",
-            id="fork.prompt",
-            tooltip="A new run, which reads again only what differs",
-        ),
+        shown("r", "choose('redraw')", "Draw again", "fork.redraw"),
+        shown("s", "choose('seed')", "With a seed …", "fork.seed"),
+        shown("t", "choose('token')", "Take a token …", "fork.token"),
+        shown("o", "choose('settings')", "Other settings …", "fork.settings"),
+        shown("w", "choose('where')", "Elsewhere", "fork.where"),
+        shown("P", "choose('prompt')", "Another prompt …", "fork.prompt"),
     ]
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from engine.plain_files import replacing
 from engine.text import safe
 from sessions.export.figures import csv_lines
 from sessions.export.jsonl import dumps, end_line, end_reason, run_line, step_line, texts
@@ -67,28 +65,12 @@ def write(
     """
     path = Path(path)
     lines = pieces(source, form or form_of(path))
-    if path.exists() and not path.is_file():
-        _write_into(path, lines)
-        return
-    if path.exists() and not overwrite:
+    # A device or a pipe must never be replaced.
+    device = path.exists() and not path.is_file()
+    if path.exists() and not (overwrite or device):
         raise SessionError(f"{path} is there already: choose another name")
-    hidden = ""
     try:
-        handle, hidden = tempfile.mkstemp(prefix=".", suffix=".new", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.writelines(lines)
-        os.replace(hidden, path)
-    except OSError as error:
-        raise SessionError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(hidden)
-
-
-def _write_into(path: Path, lines: Iterable[str]) -> None:
-    """Write to a device or a pipe, which must never be replaced."""
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with path.open("w", encoding="utf-8", newline="") if device else replacing(path) as file:
             file.writelines(lines)
     except OSError as error:
         raise SessionError(f"{path} cannot be written: {error.strerror or error}") from None
