@@ -71,7 +71,7 @@ def bare(backend: HFBackend, ids: list[int]) -> Callable[[int], list[float]]:
 
     def run(tokens: int) -> list[float]:
         times = []
-        with backend.aside(cached=False), torch.inference_mode():
+        with backend.side_sequence(cached=False), torch.inference_mode():
             output = model(torch.tensor([ids]), use_cache=True, logits_to_keep=1)
             token, cache = output.logits[0, -1].argmax(), getattr(output, name)
             times.append(time.perf_counter())

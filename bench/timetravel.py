@@ -89,9 +89,9 @@ class Traveller:
         copied = pool.state().copied_blocks
         times["first_write"] = self.read([5])
         times["copied"] = pool.state().copied_blocks - copied
-        times["switch"] = timed(lambda: pool.seek([*ids[:middle], 7]))
-        times["find_prompt"] = timed(lambda: pool.start([*ids[:middle], 7, 7]))
-        pool.seek([*ids, 1])
+        times["switch"] = timed(lambda: pool.enter([*ids[:middle], 7]))
+        times["find_prompt"] = timed(lambda: pool.enter_prompt([*ids[:middle], 7, 7]))
+        pool.enter([*ids, 1])
         assert pool.current is trunk
         for branch in list(pool.pool.branches.values()):
             if branch is not trunk:

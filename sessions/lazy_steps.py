@@ -246,7 +246,7 @@ class StepMap(MutableMapping[int, StepRecord]):
         """The figures of all steps, read from the file in one go. Raises SessionError."""
         table = StepTable.of(*self._figures)
         for step in self._added.values():
-            table.add(step)
+            table.add_row(step)
         return table
 
     @cached_property

@@ -15,7 +15,7 @@ from engine.records.cache import BLOCK_SIZE, KVState, PoolState, PrefixReport
 class Pooled(Protocol):
     """Tells what its KV cache holds, and where: which blocks, whose branches, how many bytes."""
 
-    def start(self, ids: Sequence[int]) -> PrefixReport:
+    def begin_prompt(self, ids: Sequence[int]) -> PrefixReport:
         """Move to the longest run of cached blocks that ``ids`` begin with, for a new prompt."""
 
     def fork(self, sequence: TokenSequence) -> TokenSequence:
@@ -46,14 +46,16 @@ class Pooled(Protocol):
 class Measurable(Protocol):
     """Reads other texts beside the run, to hold its figures against theirs."""
 
-    def aside(self, *, cached: bool, positions: int = 0) -> AbstractContextManager[None]:
+    def side_sequence(self, *, cached: bool, positions: int = 0) -> AbstractContextManager[None]:
         """Inside ``with``, read another text; behind it all is as it was, down to what is warm.
 
         ``cached``: with a cache of its own for ``positions``; else every pass reads all again, as
         the model would on its own. Raises BackendError where there is no room.
         """
 
-    def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
+    def reference_logits(
+        self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None
+    ) -> FloatArray:
         """The logits after ``ids``, read in one pass without a cache; what is held stays.
 
         With ``rows`` that many texts are in the pass, the others shorter beginnings of this one,

@@ -309,7 +309,7 @@ class ScriptedBackend:
     def fork(self, sequence: TokenSequence) -> list[int]:
         return list(own_list(sequence))
 
-    def start(self, ids: Sequence[int]) -> PrefixReport:
+    def begin_prompt(self, ids: Sequence[int]) -> PrefixReport:
         held, rewinds = list(self._ids), self.facts.can_rewind
         return prefix_report(ids, held, self.seek(ids), can_rewind=rewinds)
 
@@ -328,18 +328,20 @@ class ScriptedBackend:
         """Nothing is kept for a branch."""
 
     @contextmanager
-    def aside(self, *, cached: bool, positions: int = 0) -> Iterator[None]:
+    def side_sequence(self, *, cached: bool, positions: int = 0) -> Iterator[None]:
         kept, self._ids = self._ids, []
         try:
             yield
         finally:
             self._ids = kept
 
-    def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
+    def reference_logits(
+        self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None
+    ) -> FloatArray:
         """The script's logits after ``ids``, which company does not change."""
         if dtype not in (None, self._facts.dtype):
             raise BackendError("a script has no weights to convert")
-        with self.aside(cached=False):
+        with self.side_sequence(cached=False):
             return self._read(ids).logits
 
     def rollback(self, count: int) -> None:

@@ -1,7 +1,7 @@
 """A transformers cache whose K and V live in a pool of blocks, for one sequence at a time.
 
 The model writes and reads it like any other cache; what it calls the sequence is the current
-branch. ``start`` and ``seek`` choose the branch, ``reading`` brackets one pass over it.
+branch. ``enter_prompt`` and ``enter`` choose the branch, ``reading`` brackets one pass over it.
 """
 
 from __future__ import annotations
@@ -105,23 +105,23 @@ class PooledCache(Cache):
         """Positions of the current branch."""
         return len(self.current)
 
-    def start(self, ids: Sequence[int], variant: bytes = b"") -> PrefixReport:
+    def enter_prompt(self, ids: Sequence[int], variant: bytes = b"") -> PrefixReport:
         """Begin a new prompt: the current branch now holds its longest known run of blocks.
 
         The report says how many of ``ids`` that is, always short of the last one, and why not
         more. The branch before stays, and may be evicted. ``variant``: see ``Branch``.
         """
-        branch, report = lookup.start(self.pool, ids, variant)
+        branch, report = lookup.branch_for_prompt(self.pool, ids, variant)
         self.switch(branch)
         return report
 
-    def seek(self, ids: Sequence[int], variant: bytes = b"") -> int:
+    def enter(self, ids: Sequence[int], variant: bytes = b"") -> int:
         """Go to where ``ids``, short of the last one, have been read to; how many that is.
 
         Computes nothing and copies nothing. The branch before stays, and may be evicted.
         ``variant``: see ``Branch``.
         """
-        self.switch(lookup.seek(self.pool, ids, self.current, variant))
+        self.switch(lookup.branch_for(self.pool, ids, self.current, variant))
         return self.length
 
     def fork(self, at: int) -> Branch:

@@ -14,7 +14,9 @@ OTHER_VARIANT = "it was read as part of a text of another length, whose position
 """Reason for a miss though the tokens are the same."""
 
 
-def start(pool: Pool, ids: Sequence[int], variant: bytes = b"") -> tuple[Branch, PrefixReport]:
+def branch_for_prompt(
+    pool: Pool, ids: Sequence[int], variant: bytes = b""
+) -> tuple[Branch, PrefixReport]:
     """A branch for a new prompt that has its longest known run of full blocks in it already.
 
     At least the last of ``ids`` is left to compute. Only branches of the same ``variant`` count.
@@ -50,7 +52,7 @@ def start(pool: Pool, ids: Sequence[int], variant: bytes = b"") -> tuple[Branch,
     return (pool.fork(best, cached) if best else pool.open(variant)), report
 
 
-def seek(
+def branch_for(
     pool: Pool, ids: Sequence[int], current: Branch | None = None, variant: bytes = b""
 ) -> Branch:
     """The branch, held, that has the longest leading run of ``ids``, short of the last one.

@@ -73,7 +73,7 @@ def measure_curves(
         raise StepperError("a cache makes no difference to one token: go on first")
     backend, points, note = measurable(stepper.backend), _Points(), ""
     wanted = lengths_along(len(ids))
-    with backend.aside(cached=True, positions=len(ids)):
+    with backend.side_sequence(cached=True, positions=len(ids)):
         cache = _cache_in_words(backend)
         for done, length in enumerate(wanted):
             if done and stop():
@@ -134,7 +134,7 @@ def _measure(
 
 def _full(backend: MeasurableBackend, text: Sequence[int]) -> float:
     """Milliseconds of one pass over all of ``text``, without a cache."""
-    with backend.aside(cached=False):
+    with backend.side_sequence(cached=False):
         return _pass_ms(backend, text)
 
 

@@ -32,13 +32,13 @@ def measure_drift(
     ids = list(stepper.path_ids(ROOT if node == ROOT else stepper.tree.parents[node]))
     ways: dict[str, Callable[[], FloatArray]] = {
         run_label(facts): lambda: ours,
-        "beside a shorter text, padded": partial(backend.fresh, ids, rows=2),
+        "beside a shorter text, padded": partial(backend.reference_logits, ids, rows=2),
     }
     for name in FLOAT_DTYPES:
         if name != facts.dtype.split()[0]:
-            ways[f"weights in {name}"] = partial(backend.fresh, ids, dtype=name)
+            ways[f"weights in {name}"] = partial(backend.reference_logits, ids, dtype=name)
     progress(MEASURING_DRIFT, 0.0, "a fresh read")
-    reference = backend.fresh(ids)
+    reference = backend.reference_logits(ids)
     rows = []
     for done, (label, read) in enumerate(ways.items(), start=1):
         progress(MEASURING_DRIFT, done / (len(ways) + 1), label)

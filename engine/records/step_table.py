@@ -67,7 +67,7 @@ def steady(figures: Figures) -> NDArray[np.bool_]:
 
 
 class StepTable:
-    """The figures and tokens of all steps of a run, by node. Grows by ``add``."""
+    """The figures and tokens of all steps of a run, by node. Grows by ``add_row``."""
 
     def __init__(self, steps: Iterable[StepRecord] = ()) -> None:
         self._data = np.zeros(_FIRST_ROOM, FIGURES)
@@ -76,7 +76,7 @@ class StepTable:
         # The node of row 0 where every row's node is one more than the row's before; else None.
         self._first: int | None = None
         for step in steps:
-            self.add(step)
+            self.add_row(step)
 
     @classmethod
     def of(cls, figures: Figures, tokens: Sequence[Token]) -> StepTable:
@@ -91,7 +91,7 @@ class StepTable:
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def add(self, step: StepRecord) -> None:
+    def add_row(self, step: StepRecord) -> None:
         row = self._row.setdefault(step.node, len(self._tokens))
         if row == len(self._tokens):
             self._tokens.append(step.token)

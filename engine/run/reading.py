@@ -124,10 +124,10 @@ class Reading:
         if branch is not None:
             self._branches[branch] = node
 
-    def _start(self, ids: list[int]) -> PrefixReport:
+    def _begin_prompt(self, ids: list[int]) -> PrefixReport:
         """Go to what is there of a new prompt; how much that is, and why not more."""
         if self._pooled is not None:
-            return self._pooled.start(ids)
+            return self._pooled.begin_prompt(ids)
         report = explain(
             ids, None, cached=self.backend.seek(ids), hit_blocks=0, evicted_blocks=0, size=1
         )
@@ -148,7 +148,7 @@ class Reading:
         prefix = self.record.prefix if chunks and self.record else None
         copied, evicted = 0, 0
         if reason == FIRST_READ and not chunks:
-            prefix = self._start(ids)
+            prefix = self._begin_prompt(ids)
         elif self.backend.seek(ids) < done_before:
             # What was read before a pause had to go in the meantime.
             chunks, done_before = (), 0

@@ -58,8 +58,8 @@ class StepTree(Tree):
     def add_step(self, step: StepRecord) -> None:
         """Hang a new step under its parent. Raises KeyError where there is no such parent."""
         table = self.table  # made of the steps before
-        self.add(step.node, step.parent)
-        table.add(step)
+        self.add_node(step.node, step.parent)
+        table.add_row(step)
         self.steps[step.node] = step
 
     def along(self, nodes: Nodes) -> StepPath:

@@ -23,7 +23,7 @@ ROOT = 0
 
 
 class Tree:
-    """Nodes by number. Grows by ``add``; a deleted branch keeps its nodes until it is undone.
+    """Nodes by number. Grows by ``add_node``; a deleted branch keeps its nodes until it is undone.
 
     ``children`` leads only to what is there. A path to a deleted node can still be asked for.
     """
@@ -62,7 +62,7 @@ class Tree:
 
     # --- growing and shrinking ----------------------------------------------------------------
 
-    def add(self, node: int, parent: int) -> None:
+    def add_node(self, node: int, parent: int) -> None:
         """Hang a new node under its parent. Raises KeyError where there is no such parent.
 
         What was deleted before stays so.

@@ -167,7 +167,7 @@ class Forks:
         known = controller.log.names.get(step.node, "")
         name = await self._host.ask(NameAsk(title, known, "no name: the one it has is taken away"))
         if name is not None:
-            controller.name(step.node, name)
+            controller.name_branch(step.node, name)
 
     async def delete(self) -> None:
         controller, step = self._host.controller, self._branch()

@@ -31,7 +31,7 @@ class Keeping:
         recorder = self.recorder
         if recorder is None:
             return records
-        recorder.add(records)
+        recorder.record(records)
         if recorder.full_logits:
             for record in records:
                 if isinstance(record, PromptRecord):
@@ -60,7 +60,7 @@ class Keeping:
             return
         if _defined(now) != _defined(kept) or not controller.busy:
             self._breakpoints = now
-            self.recorder.add([now])
+            self.recorder.record([now])
 
     def end(self) -> None:
         if self.recorder is not None:

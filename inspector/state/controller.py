@@ -212,7 +212,7 @@ class Controller:
         """Begin a new run with this prompt; the old tree stays if the engine refuses it."""
         self._do(prompt)
 
-    def name(self, node: int, name: str) -> None:
+    def name_branch(self, node: int, name: str) -> None:
         self._send(NameBranch(node, name))
 
     def delete(self, node: int) -> None:

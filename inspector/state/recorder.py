@@ -79,7 +79,7 @@ class Recorder:
 
     # --- from any thread --------------------------------------------------------------------------
 
-    def add(self, records: Iterable[Record]) -> None:
+    def record(self, records: Iterable[Record]) -> None:
         for record in records:
             if not isinstance(record, _OF_THE_MOMENT):
                 self._do(partial(self._add, record))

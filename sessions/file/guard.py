@@ -83,7 +83,7 @@ class Guarded:
         with self._lock:
             if self._database is None:
                 raise SessionError(f"{self.path} is closed: open it again")
-            self._clock.start()
+            self._clock.restart()
             try:
                 yield self._database
             except _MEANS_DAMAGE as error:

@@ -40,7 +40,7 @@ class Clock:
         self._deadline = 0.0
         database.set_progress_handler(self._late, _INSTRUCTIONS)
 
-    def start(self) -> None:
+    def restart(self) -> None:
         """A new read begins."""
         self._deadline = time.monotonic() + CHECK_SECONDS
 
@@ -58,7 +58,7 @@ def connect(path: Path) -> tuple[sqlite3.Connection, Clock]:
     for limit, value in _LIMITS.items():
         database.setlimit(limit, value)
     clock = Clock(database)
-    clock.start()
+    clock.restart()
     for pragma in _PRAGMAS:
         database.execute(f"PRAGMA {pragma}")
     return database, clock

@@ -166,10 +166,10 @@ class HFBackend:
         return fork(self._reader, sequence)
 
     def seek(self, ids: Sequence[int]) -> int:
-        return self._reader.seek(ids)
+        return self._reader.reuse(ids)
 
-    def start(self, ids: Sequence[int]) -> PrefixReport:
-        return self._reader.start(ids)
+    def begin_prompt(self, ids: Sequence[int]) -> PrefixReport:
+        return self._reader.reuse_for_prompt(ids)
 
     def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
         """Read ``ids`` (at least one) after what the cache holds; logits of the last one.
@@ -189,7 +189,7 @@ class HFBackend:
     # --- beside the run -----------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def aside(self, *, cached: bool, positions: int = 0) -> Iterator[None]:
+    def side_sequence(self, *, cached: bool, positions: int = 0) -> Iterator[None]:
         """Inside ``with``, read another text; behind it all is as it was, down to what is warm.
 
         ``cached``: in a pool of its own for ``positions`` where the run's K and V lie in one or
@@ -216,14 +216,16 @@ class HFBackend:
             if kept.pool is not None:
                 attention.install(self._parts.model)
 
-    def fresh(self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None) -> FloatArray:
+    def reference_logits(
+        self, ids: Sequence[int], *, rows: int = 1, dtype: str | None = None
+    ) -> FloatArray:
         """The logits after ``ids`` in one pass without a cache, by the model's own attention.
 
-        See ``Measurable.fresh``. Raises BackendError.
+        See ``Measurable.reference_logits``. Raises BackendError.
         """
         given = [int(token_id) for token_id in ids]
         parts = self._parts
-        with self.aside(cached=False):
+        with self.side_sequence(cached=False):
             self._reader.check(given)
             other = dtype is not None and dtype != parts.dtype
             if rows == 1 and not other:

@@ -81,7 +81,7 @@ class Reader:
             return []
         if self.pool is None:
             ids = own_list(sequence)
-            again = ids[self.seek([*ids, 0]) :]
+            again = ids[self.reuse([*ids, 0]) :]
             # Not the list that somebody may hold: what is read next is another text.
             self._own_ids = list(self._own_ids)
             return again
@@ -99,7 +99,7 @@ class Reader:
         """Key of everything besides its tokens that K and V of a text of ``length`` depend on."""
         return b"" if self.parts.rope is None else self.parts.rope.variant(length)
 
-    def seek(self, ids: Sequence[int]) -> int:
+    def reuse(self, ids: Sequence[int]) -> int:
         """Go to where ``ids``, short of the last one, were read; how many of them that is.
 
         What is read next is a part of ``ids``: K and V that depend on its length are those of all.
@@ -107,7 +107,7 @@ class Reader:
         self._whole = len(ids)
         if self.pool is not None:
             with self._leaving_nothing_useless(self.pool):
-                return self.pool.seek(list(ids), self._variant(len(ids)))
+                return self.pool.enter(list(ids), self._variant(len(ids)))
         if not self.keeps_cache:
             # Where nothing is kept, to be at a place is only to know what stands before it.
             self._own_ids = list(ids[:-1])
@@ -122,18 +122,18 @@ class Reader:
         self._whole, self._own_variant = len(ids), self._variant(len(ids))
         return kept
 
-    def start(self, ids: Sequence[int]) -> PrefixReport:
+    def reuse_for_prompt(self, ids: Sequence[int]) -> PrefixReport:
         """Move to the longest cached run of ``ids`` for a new prompt; in a pool, of full blocks."""
         self._whole = len(ids)
         if self.pool is not None:
             with self._leaving_nothing_useless(self.pool):
-                return self.pool.start(list(ids), self._variant(len(ids)))
+                return self.pool.enter_prompt(list(ids), self._variant(len(ids)))
         held, variant = list(self._own_ids), self._own_variant
         if not self.keeps_cache:
             self._own_ids = []
             reason = "no cache is kept: each pass reads everything"
             return replace(prefix_report(ids, held, 0), reason=reason, moved_last=0)
-        report = prefix_report(ids, held, self.seek(ids), can_rewind=self.can_rewind)
+        report = prefix_report(ids, held, self.reuse(ids), can_rewind=self.can_rewind)
         if report.common and variant != self._own_variant:
             return replace(report, reason=OTHER_VARIANT)
         return report

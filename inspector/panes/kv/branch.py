@@ -87,7 +87,7 @@ class TextTree:
             up, token = self._stands_for[parents[one]], table.token(table.row(one)).id
             same = self._stands_for[one] = self._texts.setdefault((up, token), one)
             if same == one:
-                self._tree.add(one, up)
+                self._tree.add_node(one, up)
         return self._stands_for[node]
 
 

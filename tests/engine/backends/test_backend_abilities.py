@@ -100,7 +100,7 @@ def test_rolling_back_what_is_not_there_is_refused(backend: Able, count: int) ->
 def test_a_new_prompt_is_what_is_there_and_what_is_computed(backend: Able) -> None:
     fresh(backend, PROMPT)
     wanted = [*PROMPT[:6], 11, 12]
-    report = backend.start(wanted)
+    report = backend.begin_prompt(wanted)
     assert report.cached == backend.length <= 6
     assert report.cached + report.computed == report.prompt == len(wanted)
     assert (report.common, report.differs_at) == (6, 6)
@@ -113,14 +113,17 @@ def test_a_fresh_read_is_that_of_an_empty_backend_and_disturbs_nothing(backend: 
     expected, further = fresh(backend, PROMPT[:7]), fresh(backend, [*PROMPT, 11])
     fresh(backend, PROMPT)
     held, kept = backend.kv(), backend.length
-    assert_alike(backend.fresh(PROMPT[:7]), expected)
-    assert_alike(backend.fresh(PROMPT[:7], rows=3), expected)
+    assert_alike(backend.reference_logits(PROMPT[:7]), expected)
+    assert_alike(backend.reference_logits(PROMPT[:7], rows=3), expected)
     assert (backend.length, backend.kv()) == (kept, held)
     assert_alike(backend.decode(11).logits, further)
 
 
 def test_a_fresh_read_in_the_same_dtype_is_the_fresh_read(backend: Able) -> None:
-    assert (backend.fresh(PROMPT, dtype=backend.facts.dtype) == backend.fresh(PROMPT)).all()
+    assert (
+        backend.reference_logits(PROMPT, dtype=backend.facts.dtype)
+        == backend.reference_logits(PROMPT)
+    ).all()
 
 
 @pytest.mark.parametrize("ids", [[], [3, VOCAB, 4], [-1]])
@@ -129,7 +132,7 @@ def test_what_cannot_be_read_cannot_be_read_freshly(backend: Able, ids: list[int
     fresh(backend, PROMPT)
     for rows in (1, 2):
         with pytest.raises(BackendError):
-            backend.fresh(ids, rows=rows)
+            backend.reference_logits(ids, rows=rows)
     assert backend.length == len(PROMPT)
     assert_alike(backend.decode(11).logits, further)
 
@@ -139,10 +142,10 @@ def test_what_is_read_aside_is_not_there_afterwards(backend: Able, cached: bool)
     expected, further = fresh(backend, [6, 7, 8]), fresh(backend, [*PROMPT, 11])
     fresh(backend, PROMPT)
     held = backend.kv()
-    with backend.aside(cached=cached, positions=3):
+    with backend.side_sequence(cached=cached, positions=3):
         assert backend.length == 0
         backend.prefill([6, 7])
-        with backend.aside(cached=not cached, positions=3):
+        with backend.side_sequence(cached=not cached, positions=3):
             assert_alike(backend.prefill([6, 7, 8]).logits, expected)
         assert backend.length == 2
         assert_alike(backend.decode(8).logits, expected)
@@ -153,7 +156,7 @@ def test_what_is_read_aside_is_not_there_afterwards(backend: Able, cached: bool)
 def test_a_pass_that_fails_aside_leaves_the_run_as_it_was(backend: Able) -> None:
     further = fresh(backend, [*PROMPT, 11])
     fresh(backend, PROMPT)
-    with pytest.raises(BackendError), backend.aside(cached=True, positions=3):
+    with pytest.raises(BackendError), backend.side_sequence(cached=True, positions=3):
         backend.prefill([6, -1])
     assert backend.length == len(PROMPT)
     assert_alike(backend.decode(11).logits, further)

@@ -257,9 +257,9 @@ class AnySequence(RuleBasedStateMachine):
     @rule(target=branches, ids=TOKENS, tree=st.booleans())
     def look_up(self, ids: list[int], tree: bool) -> Branch:
         if tree:
-            branch = lookup.seek(self.pool, ids)
+            branch = lookup.branch_for(self.pool, ids)
         else:
-            branch, report = lookup.start(self.pool, ids)
+            branch, report = lookup.branch_for_prompt(self.pool, ids)
             assert report.cached + report.computed == report.prompt == len(ids)
             assert report.computed >= 1
             assert len(branch) == report.cached

@@ -105,11 +105,11 @@ class Reader:
         return output.logits[0, -1].float().numpy()
 
     def prompt(self, ids: Sequence[int]) -> tuple[PrefixReport, Logits]:
-        report = self.cache.start(ids)
+        report = self.cache.enter_prompt(ids)
         return report, self.read(ids[report.cached :])
 
     def go(self, ids: Sequence[int]) -> tuple[int, Logits]:
-        found = self.cache.seek(ids)
+        found = self.cache.enter(ids)
         return found, self.read(ids[found:])
 
     def check(self, logits: Logits) -> None:

@@ -121,7 +121,7 @@ def test_the_default_model_forked_and_taken_back(
             paths.append(ids)
             model.to(dtype)
             attention.install(model)
-            found = cache.seek(ids)
+            found = cache.enter(ids)
             with cache.reading(ids[found:]) as positions:
                 output = model(
                     torch.tensor([ids[found:]]),

@@ -26,7 +26,7 @@ def pool_with(*prompts: list[int], blocks: int = 64) -> Pool:
 
 
 def start(pool: Pool, ids: list[int]) -> PrefixReport:
-    branch, report = lookup.start(pool, ids)
+    branch, report = lookup.branch_for_prompt(pool, ids)
     rest = ids[report.cached :]
     pool.extend(branch, len(rest))
     pool.commit(branch, rest)
@@ -170,7 +170,7 @@ def test_evicted_blocks_behind_a_hit_are_counted_too() -> None:
 
 def test_seek_counts_every_position_not_only_full_blocks() -> None:
     pool = pool_with(upto(11))
-    branch = lookup.seek(pool, [*upto(10), 5])
+    branch = lookup.branch_for(pool, [*upto(10), 5])
     assert len(branch) == 10
     assert len(pool.branches) == 2
 
@@ -178,10 +178,10 @@ def test_seek_counts_every_position_not_only_full_blocks() -> None:
 def test_seek_goes_to_the_tip_itself_rather_than_forking() -> None:
     pool = pool_with(upto(11))
     (trunk,) = pool.branches.values()
-    assert lookup.seek(pool, [*upto(11), 5]) is trunk
+    assert lookup.branch_for(pool, [*upto(11), 5]) is trunk
     assert trunk.held
     # The last token is always left to compute.
-    fork = lookup.seek(pool, upto(11))
+    fork = lookup.branch_for(pool, upto(11))
     assert fork is not trunk
     assert len(fork) == 10
 
@@ -190,11 +190,11 @@ def test_seek_prefers_the_branch_it_is_on() -> None:
     pool = pool_with(upto(11))
     (trunk,) = pool.branches.values()
     twin = pool.fork(trunk, 11)
-    assert lookup.seek(pool, [*upto(11), 5], twin) is twin
-    assert lookup.seek(pool, [*upto(11), 5], trunk) is trunk
+    assert lookup.branch_for(pool, [*upto(11), 5], twin) is twin
+    assert lookup.branch_for(pool, [*upto(11), 5], trunk) is trunk
 
 
 def test_seek_finds_nothing_for_a_first_or_unknown_token() -> None:
     pool = pool_with(upto(11))
     for ids in ([100], [1, 2, 3]):
-        assert len(lookup.seek(pool, ids)) == 0
+        assert len(lookup.branch_for(pool, ids)) == 0

@@ -213,7 +213,7 @@ def test_the_default_model_too(default_model_dir: Path) -> None:
         @initialize(seed=st.integers(0, 9))
         def open(self, seed: int) -> None:
             self.backend = default_model(default_model_dir)
-            self.expected = self.backend.fresh
+            self.expected = self.backend.reference_logits
             self.begin(seed)
 
     few = settings(max_examples=6, stateful_step_count=20, deadline=None)

@@ -35,9 +35,9 @@ class Counted(ScriptedBackend):
         self.cached: list[bool] = []
         self.passes: list[tuple[bool, int, int]] = []
 
-    def aside(self, *, cached: bool, positions: int = 0) -> Any:
+    def side_sequence(self, *, cached: bool, positions: int = 0) -> Any:
         self.cached.append(cached)
-        return super().aside(cached=cached, positions=positions)
+        return super().side_sequence(cached=cached, positions=positions)
 
     def _read(self, ids: Sequence[int], **more: Any) -> ForwardPass:
         found = super()._read(ids, **more)

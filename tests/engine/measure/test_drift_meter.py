@@ -58,7 +58,7 @@ def test_every_way_is_near_the_fresh_read_and_says_what_it_would_pick(name: str)
     found = measure_drift(stepper)
     assert [one.label for one in found.rows][1:] == WAYS
     assert (found.node, found.positions) == (6, len(PROMPT) + 5)
-    reference = stepper.backend.fresh(stepper.path_ids(5))
+    reference = stepper.backend.reference_logits(stepper.path_ids(5))
     assert found.top.id == int(reference.argmax())
     for one in found.rows:
         assert one.obstacle == ""
@@ -76,7 +76,9 @@ def test_every_way_is_near_the_fresh_read_and_says_what_it_would_pick(name: str)
 def test_the_run_s_row_is_its_own_logits_against_the_fresh_read() -> None:
     stepper = stepped()
     found = measure_drift(stepper)
-    expected = compare_logits(stepper.backend.fresh(stepper.path_ids(5)), stepper.dense(6))
+    expected = compare_logits(
+        stepper.backend.reference_logits(stepper.path_ids(5)), stepper.dense(6)
+    )
     assert found.rows[0].drift == expected
     assert found.rows[0].label == "this run, K and V in float32"
 
@@ -203,7 +205,7 @@ def test_before_the_prompt_is_read_it_is_one_line() -> None:
 
 def test_a_script_is_its_own_fresh_read() -> None:
     backend = ScriptedBackend.uniform("abc")
-    assert np.array_equal(backend.fresh([0, 1], rows=2), np.zeros(3, np.float32))
+    assert np.array_equal(backend.reference_logits([0, 1], rows=2), np.zeros(3, np.float32))
     assert backend.length == 0
 
 

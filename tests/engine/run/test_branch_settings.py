@@ -212,7 +212,7 @@ def test_a_session_keeps_each_steps_own_settings_and_seed(tmp_path: Path, late: 
     if late:
         recorder.begin(tmp_path / "run.llmi", records_of(hands.log))
     else:
-        recorder.add(hands.records)
+        recorder.record(hands.records)
     recorder.close()
     with open_session(tmp_path / "run.llmi") as session:
         for node, step in hands.log.nodes.items():

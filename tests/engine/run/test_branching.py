@@ -223,15 +223,15 @@ def test_a_branch_can_begin_at_the_prompt_and_after_a_tip() -> None:
 
 def test_a_name_is_a_record_that_the_engine_sends() -> None:
     hands = two_branches()
-    hands.controller.name(6, "  the \x1b other\n one ")
+    hands.controller.name_branch(6, "  the \x1b other\n one ")
     hands.take()
     (named,) = hands.of(BranchNamed)
     assert named == BranchNamed(6, "the \x1b other one")
     assert hands.controller.log.names == {6: "the \x1b other one"}
-    hands.controller.name(6, "")
+    hands.controller.name_branch(6, "")
     hands.take()
     assert not hands.controller.log.names[6]
-    hands.controller.name(3, "x" * 500)
+    hands.controller.name_branch(3, "x" * 500)
     hands.take()
     assert len(hands.controller.log.names[3]) == NAME_LENGTH
 

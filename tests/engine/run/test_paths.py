@@ -196,7 +196,7 @@ def test_a_table_of_many_steps_grows_with_them() -> None:
     steps = odd_steps(1000)
     table = table_of({step.node: step for step in steps[:10]})
     for step in steps:
-        table.add(step)
+        table.add_row(step)
     assert len(table) == 1000
     rows = np.array([table.row(step.node) for step in steps])
     assert np.array_equal(table.figures(rows), figures_of(steps))

@@ -59,7 +59,7 @@ def test_rows_of_a_table_are_where_the_nodes_figures_are(nodes: list[int]) -> No
     grown_, read = StepTable(steps), StepTable.of(figures_of(steps), [one.token for one in steps])
     for table in (grown_, read):
         assert table.rows(np.array(nodes[::-1])).tolist() == list(range(len(nodes)))[::-1]
-        table.add(step(20, ROOT))
+        table.add_row(step(20, ROOT))
         assert table.rows(np.array([20, *nodes])).tolist() == [len(nodes), *range(len(nodes))]
 
 

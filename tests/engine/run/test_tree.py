@@ -84,10 +84,10 @@ def test_deleting_or_bringing_back_what_is_not_there_does_nothing() -> None:
 def test_a_new_node_makes_deletions_final() -> None:
     tree = Tree(FORKED)
     tree.delete(6)
-    tree.add(7, 5)
+    tree.add_node(7, 5)
     assert (tree.undoable, tree.deleted, tree.newest) == ([], {6}, 7)
     with pytest.raises(KeyError):
-        tree.add(9, 8)
+        tree.add_node(9, 8)
     assert 9 not in tree
 
 
@@ -114,7 +114,7 @@ def test_depths_and_common_ancestors() -> None:
     assert tree.common(5, 5) == 4
     assert tree.common(0, 5) == 0
     assert tree.common(1, 9) is tree.common(9, 1) is None
-    tree.add(9, 5)
+    tree.add_node(9, 5)
     assert (tree.depth(9), tree.common(3, 9)) == (5, 2)
 
 
@@ -129,10 +129,10 @@ def test_a_node_without_a_parent_before_it_is_refused(parents: dict[int, int]) -
 def test_a_path_stays_as_it_was_while_the_tree_goes_on() -> None:
     tree = Tree({node: node - 1 for node in range(1, 201)})
     whole, half = tree.path(200), tree.path(100)
-    tree.add(201, 50)
+    tree.add_node(201, 50)
     assert tree.path(201).tolist() == [*range(1, 51), 201]
     for node in range(202, 600):
-        tree.add(node, node - 1)
+        tree.add_node(node, node - 1)
     assert tree.path(599).tolist() == [*range(1, 51), *range(201, 600)]
     assert whole.tolist() == list(range(1, 201))
     assert half.tolist() == list(range(1, 101))
@@ -160,7 +160,7 @@ def test_a_long_branch_is_walked_once() -> None:
         assert tree.fork_above(cursor) == ((5_001, [5_001, 10_001]) if cursor > 5_000 else None)
         assert tree.branch(cursor, {5_000: 5_001})[-1] == 10_000
     for node in range(10_002, 10_102):
-        tree.add(node, 10_000 if node == 10_002 else node - 1)
+        tree.add_node(node, 10_000 if node == 10_002 else node - 1)
         assert len(tree.path(node)) == node - 1
     assert tree.common(10_101, 10_001) == 5_000
     assert tree.above(10_101, 1_234) == 1_234
@@ -229,7 +229,7 @@ def test_it_is_what_a_walk_finds_whatever_happened_before(data: st.DataObject) -
         if act in ("grow", "fork"):
             parent = there[-1] if act == "grow" else data.draw(st.sampled_from(there))
             model.parents[node] = parent
-            tree.add(node, parent)
+            tree.add_node(node, parent)
         elif act == "visit":
             path = model.path(data.draw(nodes))
             visited.update(zip([ROOT, *path], path, strict=False))

@@ -72,7 +72,7 @@ async def type_in(pilot: Pilot[None], text: str) -> None:
 def test_what_the_recorder_wrote_is_what_it_was_given(tmp_path: Path) -> None:
     records = forked_run()
     recorder = Recorder(lambda prompt: tmp_path / "run.llmi")
-    recorder.add(records)
+    recorder.record(records)
     recorder.close()
     recorder.close()
     assert recorder.error == ""
@@ -85,7 +85,7 @@ def test_what_the_recorder_wrote_is_what_it_was_given(tmp_path: Path) -> None:
 
 def test_a_prompt_without_a_token_makes_no_file(tmp_path: Path) -> None:
     recorder = Recorder(lambda prompt: tmp_path / "run.llmi")
-    recorder.add(forked_run()[:3])
+    recorder.record(forked_run()[:3])
     recorder.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -94,8 +94,10 @@ def test_each_prompt_gets_its_own_file(tmp_path: Path) -> None:
     names = iter(["a.llmi", "b.llmi"])
     recorder = Recorder(lambda prompt: tmp_path / next(names))
     run = forked_run()
-    recorder.add(run)
-    recorder.add(one for one in run if type(one).__name__ not in ("ModelFacts", "SettingsChanged"))
+    recorder.record(run)
+    recorder.record(
+        one for one in run if type(one).__name__ not in ("ModelFacts", "SettingsChanged")
+    )
     recorder.close()
     with open_session(tmp_path / "a.llmi") as a, open_session(tmp_path / "b.llmi") as b:
         assert len(a) == len(b) == 9
@@ -108,7 +110,7 @@ def test_a_log_is_kept_as_a_whole(tmp_path: Path) -> None:
     for record in forked_run():
         log.add(record)
     recorder = Recorder(None)
-    recorder.add(forked_run())
+    recorder.record(forked_run())
     recorder.begin(tmp_path / "late.llmi", records_of(log))
     recorder.close()
     assert [*recorder.take_news()] == [f"saved as {tmp_path / 'late.llmi'}"]
@@ -188,7 +190,7 @@ def test_a_session_that_is_gone_on_from_is_copied(tmp_path: Path) -> None:
         writer.add_all(one for one in run if one is not last)
     before = (tmp_path / "old.llmi").read_bytes()
     recorder = Recorder(lambda prompt: tmp_path / "new.llmi", goes_on=tmp_path / "old.llmi")
-    recorder.add([run[0], last])
+    recorder.record([run[0], last])
     recorder.close()
     assert (tmp_path / "old.llmi").read_bytes() == before
     with open_session(tmp_path / "new.llmi") as session:

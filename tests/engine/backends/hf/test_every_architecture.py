@@ -94,7 +94,7 @@ def test_logits_are_those_of_generate_with_a_cache_and_without_a9(kind: str) -> 
     cached, uncached = generated(model, cached=True), generated(model, cached=False)
     assert not isinstance(uncached, str), uncached
     backend = HFBackend(model, tiny_models.tokenizer())
-    with backend.aside(cached=False):
+    with backend.side_sequence(cached=False):
         assert ours(backend, uncached, len(PROMPT)) < EXACT
     if isinstance(cached, str) or not backend.facts.keeps_cache:
         # A cache that fails or is none: each step reads all, and a note says so.

@@ -45,7 +45,7 @@ def test_a_fresh_read_is_transformers_own_to_the_bit(name: str) -> None:
     for kv in (None, KVOptions(cached=False), KVOptions(eight_bits=True)):
         backend = tiny_models.backend(name, kv=kv)
         backend.prefill(IDS[:6])
-        assert (backend.fresh(IDS) == expected).all()
+        assert (backend.reference_logits(IDS) == expected).all()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -53,7 +53,7 @@ def test_without_a_cache_the_run_is_a_fresh_read_to_the_bit(name: str) -> None:
     backend = tiny_models.backend(name, kv=KVOptions(cached=False))
     backend.prefill(IDS[:5])
     for at in range(5, len(IDS)):
-        assert (backend.decode(IDS[at]).logits == backend.fresh(IDS[: at + 1])).all()
+        assert (backend.decode(IDS[at]).logits == backend.reference_logits(IDS[: at + 1])).all()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -61,7 +61,7 @@ def test_prefill_of_all_and_of_all_but_one_and_a_step_agree_but_not_to_the_bit(n
     """Case 28: float32 within 1e-4 of the largest logit; never compared bit by bit."""
     backend = tiny_models.backend(name)
     backend.prefill(IDS[:-1])
-    apart = compare_logits(backend.fresh(IDS), backend.decode(IDS[-1]).logits)
+    apart = compare_logits(backend.reference_logits(IDS), backend.decode(IDS[-1]).logits)
     assert apart.max_relative < 1e-4
     assert apart.kl < 1e-6
     assert not apart.flips or apart.close
@@ -72,7 +72,7 @@ def test_prefill_of_all_and_of_all_but_one_and_a_step_agree_but_not_to_the_bit(n
 def test_company_in_a_padded_batch_changes_no_more_than_rounding(name: str, rows: int) -> None:
     """Case 52: each row's positions begin behind its own padding."""
     backend = tiny_models.backend(name)
-    apart = compare_logits(backend.fresh(IDS), backend.fresh(IDS, rows=rows))
+    apart = compare_logits(backend.reference_logits(IDS), backend.reference_logits(IDS, rows=rows))
     assert apart.max_relative < 1e-4
 
 
@@ -95,14 +95,14 @@ def test_the_shorter_rows_are_padded_on_the_left_and_begin_at_position_0() -> No
 def test_another_dtype_is_the_model_converted_to_it(name: str) -> None:
     """Against ``model.half()``: more than rounding apart from float32, and near to that."""
     backend = tiny_models.backend(name)
-    reference = backend.fresh(IDS)
+    reference = backend.reference_logits(IDS)
     (half,) = plain(name, [IDS], torch.float16)
-    found = backend.fresh(IDS, dtype="float16")
+    found = backend.reference_logits(IDS, dtype="float16")
     assert compare_logits(reference, found).max_relative > 1e-5
     assert compare_logits(half, found).max_relative < 0.02
     parameters = {parameter.dtype for parameter in backend._parts.model.parameters()}
     assert parameters == {torch.float32}
-    assert (backend.fresh(IDS) == reference).all()
+    assert (backend.reference_logits(IDS) == reference).all()
 
 
 def test_a_fresh_read_leaves_the_pool_its_attention_and_its_warm_ups(
@@ -111,8 +111,8 @@ def test_a_fresh_read_leaves_the_pool_its_attention_and_its_warm_ups(
     backend = tiny_models.backend("llama")
     backend.prefill(IDS[:6])
     before = backend.pool_state()
-    backend.fresh(IDS, rows=2)
-    with backend.aside(cached=True, positions=20):
+    backend.reference_logits(IDS, rows=2)
+    with backend.side_sequence(cached=True, positions=20):
         backend.prefill(IDS)
         assert backend.decode(3).warmup
     assert backend._parts.model.config._attn_implementation == attention.NAME
@@ -129,7 +129,7 @@ def test_a_fresh_read_leaves_the_pool_its_attention_and_its_warm_ups(
 def test_aside_a_pool_is_as_large_as_the_text_and_no_larger() -> None:
     """20 positions in blocks of 16, one more to begin and one to copy: at most 4 blocks."""
     backend = tiny_models.backend("llama")
-    with backend.aside(cached=True, positions=20):
+    with backend.side_sequence(cached=True, positions=20):
         aside = backend.pool_state()
         assert aside is not None
         assert 2 <= aside.groups[0].blocks <= 4
@@ -138,17 +138,17 @@ def test_aside_a_pool_is_as_large_as_the_text_and_no_larger() -> None:
 
 def test_aside_int8_stays_int8_and_what_has_no_pool_has_none() -> None:
     eight = tiny_models.backend("llama", kv=KVOptions(eight_bits=True, block_size=4))
-    with eight.aside(cached=True, positions=9):
+    with eight.side_sequence(cached=True, positions=9):
         state = eight.pool_state()
         assert state is not None
         assert (state.quantized, state.block_size) == (True, 4)
     recurrent = tiny_models.backend("mamba")
-    with recurrent.aside(cached=True, positions=9):
+    with recurrent.side_sequence(cached=True, positions=9):
         assert recurrent.pool_state() is None
         recurrent.prefill(IDS[:4])
         recurrent.decode(7)
     uncached = tiny_models.backend("llama", kv=KVOptions(cached=False))
-    with uncached.aside(cached=True, positions=9):
+    with uncached.side_sequence(cached=True, positions=9):
         assert uncached.pool_state() is not None
     assert uncached.pool_state() is None
 
@@ -158,7 +158,7 @@ def test_aside_int8_stays_int8_and_what_has_no_pool_has_none() -> None:
 
 def refusal(backend: HFBackend, **more: Any) -> str:
     with pytest.raises(BackendError) as caught:
-        backend.fresh(IDS, **more)
+        backend.reference_logits(IDS, **more)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -168,7 +168,7 @@ def test_a_copy_that_does_not_fit_says_how_large_it_is(monkeypatch: pytest.Monke
     monkeypatch.setattr(hf_fresh, "available_memory", lambda: 10)
     assert refusal(backend, dtype="float16").startswith("a copy of the weights needs ")
     monkeypatch.setattr(hf_fresh, "available_memory", lambda: None)
-    assert backend.fresh(IDS, dtype="float16").shape == (tiny_models.VOCAB,)
+    assert backend.reference_logits(IDS, dtype="float16").shape == (tiny_models.VOCAB,)
 
 
 def test_a_quantised_model_is_not_converted() -> None:

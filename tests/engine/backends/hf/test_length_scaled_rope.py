@@ -194,8 +194,8 @@ def test_a_fresh_read_beside_it_is_not_told_by_what_was_read_before_a10(
     backend.prefill(ids)
     for count in (16, 17, 12):
         expected = alone(name, ids[:count])
-        assert np.abs(ours(backend.fresh(ids[:count])) - expected).max() < 1e-3
-        padded = backend.fresh(ids[:count], rows=2)
+        assert np.abs(ours(backend.reference_logits(ids[:count])) - expected).max() < 1e-3
+        padded = backend.reference_logits(ids[:count], rows=2)
         assert np.abs(ours(padded) - expected).max() < 1e-3
 
 
@@ -208,11 +208,11 @@ def test_a_fresh_read_in_another_dtype_takes_the_angles_of_its_length_a10(
     model = MODELS[name]()
     backend = HFBackend(model, tiny_models.tokenizer(), name=name)
     backend.prefill([*ids, *ids])
-    after_longer = backend.fresh(ids, dtype=dtype)
+    after_longer = backend.reference_logits(ids, dtype=dtype)
     backend.clear()
     backend.prefill(ids[:5])
-    assert (backend.fresh(ids, dtype=dtype) == after_longer).all()
-    assert np.abs(after_longer - backend.fresh(ids)).max() < 0.3 * after_longer.std()
+    assert (backend.reference_logits(ids, dtype=dtype) == after_longer).all()
+    assert np.abs(after_longer - backend.reference_logits(ids)).max() < 0.3 * after_longer.std()
 
 
 def test_a_pass_that_fails_while_it_reads_again_leaves_the_length(
