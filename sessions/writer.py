@@ -13,7 +13,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -171,12 +170,7 @@ class SessionWriter:
     def __enter__(self) -> SessionWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         # What was being done matters more than a disk that fills up at the very end of it.
         with contextlib.suppress(SessionError) if error else contextlib.nullcontext():
             self.close()
