@@ -35,25 +35,19 @@ def _stop(at: Moment) -> str:
     return "" if at.step.stop is None else at.step.stop.kind.value
 
 
+# fmt: off
 TOKEN = (
-    Name(
-        "token",
-        "text",
-        "text of the token; bytes that are no whole character read as U+FFFD",
-        lambda at: at.step.token.bytes.decode("utf-8", "replace"),
-    ),
+    Name("token", "text", "text of the token; bytes that are no whole character read as U+FFFD",
+         lambda at: at.step.token.bytes.decode("utf-8", "replace")),
     Name("token_id", "id", "its id in the vocabulary", lambda at: at.step.token.id),
     Name("token_bytes", "hex", 'its bytes, such as "205061"', lambda at: at.step.token.bytes.hex()),
     Name("kind", "text", "normal, special, added or byte", lambda at: at.step.token.kind.value),
     Name("text", "text", "all that was generated so far, with this token", lambda at: at.text),
     Name("prompt", "text", "the prompt", lambda at: at.moments.prompt.text),
-    Name(
-        "stop",
-        "text",
-        'stop_token, length or context where the run ends here, "" elsewhere',
-        _stop,
-    ),
+    Name("stop", "text", 'stop_token, length or context where the run ends here, "" elsewhere',
+         _stop),
 )
+# fmt: on
 
 # --- the place ---------------------------------------------------------------------------------
 
@@ -157,27 +151,21 @@ def survivors(at: Moment, stage: str | None = None) -> float:
     return at.step.stages[-1].survivors
 
 
+# fmt: off
 CHAIN = (
     Name("final_prob", "0..1", "probability after the chain", lambda at: at.step.final_prob),
     Name("prob", "0..1", "another name for final_prob", lambda at: at.step.final_prob),
     Name("entropy_final", "nats", "entropy after the chain", lambda at: at.step.entropy_final),
     Name("margin_final", "0..1", "as margin, after the chain", _margin_final),
-    Name(
-        "top_final",
-        "text",
-        "most likely token after the chain",
-        lambda at: _text_of(at, _top_row(at)),
-    ),
-    Name(
-        "argmax_changed",
-        "yes/no",
-        "the chain has put another token first than the model",
-        lambda at: _top_row(at) != 0,
-    ),
+    Name("top_final", "text", "most likely token after the chain",
+         lambda at: _text_of(at, _top_row(at))),
+    Name("argmax_changed", "yes/no", "the chain has put another token first than the model",
+         lambda at: _top_row(at) != 0),
     Name("survivors", "count", "tokens still possible after the chain", survivors),
     Name("chain", "text", "the chain in writing", lambda at: at.step.chain_spec),
     Name("preset", "text", "the stack whose rules it follows", lambda at: at.step.preset),
 )
+# fmt: on
 
 # --- the cache ---------------------------------------------------------------------------------
 
@@ -196,76 +184,51 @@ def _kv_bytes(at: Moment) -> int:
     return at.step.kv.nbytes
 
 
+# fmt: off
 CACHE = (
     Name("context", "count", "positions that the model had read", lambda at: at.step.kv.seen),
     Name("computed", "count", "positions that the pass read", lambda at: at.step.kv.computed),
     Name("cached", "count", "positions that it found in the cache", lambda at: at.step.kv.cached),
     Name("kv_bytes", "bytes", "size of the cache, of its real tensors", _kv_bytes),
     Name("new_block", "yes/no", "the pass began a new block of the cache", _new_block),
-    Name(
-        "prefix_miss",
-        "yes/no",
-        "the pass found nothing in the cache and read everything",
-        lambda at: at.step.kv.computed > 0 and at.step.kv.cached == 0,
-    ),
-    Name(
-        "reread",
-        "yes/no",
-        "the branch was no longer in the cache and was read again",
-        lambda at: at.step.timing.reread,
-    ),
-    Name(
-        "copied_blocks",
-        "count",
-        "blocks of the cache that the pass copied, because others share them",
-        lambda at: at.step.kv.copied_blocks,
-    ),
-    Name(
-        "evicted_blocks",
-        "count",
-        "blocks of other branches that went to make room for it",
-        lambda at: at.step.kv.evicted_blocks,
-    ),
+    Name("prefix_miss", "yes/no", "the pass found nothing in the cache and read everything",
+         lambda at: at.step.kv.computed > 0 and at.step.kv.cached == 0),
+    Name("reread", "yes/no", "the branch was no longer in the cache and was read again",
+         lambda at: at.step.timing.reread),
+    Name("copied_blocks", "count",
+         "blocks of the cache that the pass copied, because others share them",
+         lambda at: at.step.kv.copied_blocks),
+    Name("evicted_blocks", "count", "blocks of other branches that went to make room for it",
+         lambda at: at.step.kv.evicted_blocks),
 )
+# fmt: on
 
 # --- time --------------------------------------------------------------------------------------
 
+# fmt: off
 TIME = (
-    Name(
-        "latency_ms",
-        "ms",
-        "all of the step; reading the prompt is not in the first",
-        lambda at: at.step.timing.total_ms,
-    ),
+    Name("latency_ms", "ms", "all of the step; reading the prompt is not in the first",
+         lambda at: at.step.timing.total_ms),
     Name("forward_ms", "ms", "the model's pass", lambda at: at.step.timing.forward_ms),
     Name("sample_ms", "ms", "the chain and the draw", lambda at: at.step.timing.sample_ms),
     Name("warmup", "yes/no", "first pass of its shape", lambda at: at.step.timing.warmup),
     Name("reused", "yes/no", "no pass was needed", lambda at: at.step.timing.reused),
 )
+# fmt: on
 
 # --- loops -------------------------------------------------------------------------------------
 
+# fmt: off
 LOOP = (
-    Name(
-        "loop",
-        "yes/no",
-        f"the text ends in a cycle that ran {MIN_REPEATS} times or more, over {MIN_TOKENS} tokens "
-        "or more",
-        lambda at: at.loop is not None,
-    ),
-    Name(
-        "loop_length",
-        "count",
-        "tokens in one cycle, 0 without",
-        lambda at: 0 if at.loop is None else at.loop.length,
-    ),
-    Name(
-        "loop_repeats",
-        "count",
-        "whole cycles so far, 0 without",
-        lambda at: 0 if at.loop is None else at.loop.repeats,
-    ),
+    Name("loop", "yes/no",
+         f"the text ends in a cycle that ran {MIN_REPEATS} times or more, over {MIN_TOKENS} tokens "
+         "or more", lambda at: at.loop is not None),
+    Name("loop_length", "count", "tokens in one cycle, 0 without",
+         lambda at: 0 if at.loop is None else at.loop.length),
+    Name("loop_repeats", "count", "whole cycles so far, 0 without",
+         lambda at: 0 if at.loop is None else at.loop.repeats),
 )
+# fmt: on
 
 NAME_GROUPS: dict[str, tuple[Name, ...]] = {
     "the token": TOKEN,
