@@ -135,14 +135,14 @@ def test_c4_a_run_waits_for_its_file_so_that_little_is_left_to_write_at_the_end(
     recorder = Recorder(lambda prompt: tmp_path / "run.llmi")
     keeping = Keeping(None, recorder)  # type: ignore[arg-type]
     for one in records:
-        recorder.add([one])
+        recorder.record([one])
         keeping.pace()
         left.append(recorder._jobs.qsize())
     assert max(left) == 3
     hangs.set()
     steps = [one for one in records if isinstance(one, StepRecord)]
     for node in range(20, 26):
-        recorder.add([replace(steps[0], node=node)])
+        recorder.record([replace(steps[0], node=node)])
         keeping.pace()
     assert recorder._jobs.qsize() > 3
     free.set()
