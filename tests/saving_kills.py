@@ -35,7 +35,7 @@ NAME = "run.llmi"
 
 def _run_save(folder: Path) -> None:
     """``run --save`` as the command line has it, with the engine in this process."""
-    run.EngineClient = lambda log: DirectClient()  # type: ignore[assignment,misc]
+    run.connect = DirectClient  # type: ignore[assignment]
     opening, configure, submit = script()
     configure = replace(configure, max_tokens=TOKENS)
     run.run(Request(opening, configure, submit, SetBreakpoints(), Save(folder / NAME)), "jsonl")

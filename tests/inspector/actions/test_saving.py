@@ -156,7 +156,7 @@ def test_c4_the_thread_that_brings_records_is_the_one_that_waits(library: Librar
     one, waited = app(library), []
     one.keeping.pace = lambda: waited.append(threading.get_ident())  # type: ignore[method-assign]
     one._listen()
-    bringing = threading.Thread(target=one._client.notify)
+    bringing = threading.Thread(target=one.engine.client.notify)
     bringing.start()
     bringing.join()
     assert waited == [bringing.ident]

@@ -150,11 +150,11 @@ def test_no_word_of_a_configuration_file_acts_b9(
 ) -> None:
     """B9: names and values that the file has wrong."""
 
-    def none_there(log: Path) -> Any:
+    def none_there() -> Any:
         raise RuntimeError(LONE)
 
     # What nobody refuses before would load a model.
-    monkeypatch.setattr("inspector.cli.run.EngineClient", none_there)
+    monkeypatch.setattr("inspector.cli.run.connect", none_there)
     path = tmp_path / "config.toml"
     escaped = "\\u001b]52;c;evil\\u009b\\u202e\\u0000"
     for text in (
