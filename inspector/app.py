@@ -183,7 +183,8 @@ class Inspector(FlowApp[None]):
 
     def _tick(self) -> None:
         if self.controller.busy:
-            self.debugger.tick(self.controller.view, self.busy_s)
+            for debugger in self._open(DebuggerScreen):
+                debugger.tick(self.controller.view, self.busy_s)
 
     @property
     def busy_s(self) -> float | None:

@@ -20,10 +20,36 @@ os.environ["TEXTUAL_ANIMATIONS"] = "none"
 os.environ["COLORTERM"] = "truecolor"
 os.environ.pop("NO_COLOR", None)
 
+from tests import settling
+
+settling.install()
+
 
 # How long an example takes says more about what else this machine does.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin each worker's share with files that take long, so that what is left last is short."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+
+    def takes_long(file: list[pytest.Item]) -> bool:
+        return any(item.get_closest_marker(name) for item in file for name in ("slow", "model"))
+
+    long = [file for file in files.values() if takes_long(file)]
+    short = [item for file in files.values() if not takes_long(file) for item in file]
+    # As worksteal deals them out at first.
+    shares = [[item for file in long[at::workers] for item in file] for at in range(workers)]
+    for left, share in zip(range(workers, 0, -1), shares, strict=True):
+        count = max(len(short) // left if left == 1 else len(items) // workers - len(share), 0)
+        share += short[:count]
+        del short[:count]
+    items[:] = [item for share in shares for item in share]
 
 
 def pytest_collection_finish() -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from inspector.panes import registry
 from inspector.panes.gauges.pane import GaugesPane
+from tests import settling
 
 
 class Toy(GaugesPane):
@@ -43,7 +44,6 @@ async def reached() -> dict[str, Any]:
         await press(pilot, "shift+tab")
         note("back")
         await press(pilot, "2", "ctrl+p", *"PaneToy", "down", "enter")
-        await pilot.pause(0.5)
         note("palette")
         await press(pilot, "2")
         await pilot.resize_terminal(80, 24)
@@ -62,5 +62,6 @@ async def reached() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    settling.install()
     registry.PANES += (("toy", Toy), ("eleventh", Eleventh))
     print(json.dumps(asyncio.run(reached())))

@@ -87,14 +87,14 @@ class Terminal:
         """Give the terminal another size."""
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
-    def wait_for(self, text: str, timeout: float = 120.0) -> None:
+    def wait_for(self, text: str, timeout: float = 240.0) -> None:
         """Wait until the program has written ``text`` since the last ``forget``."""
         until = time.monotonic() + timeout
         while text.encode() not in self.output:
             assert time.monotonic() < until, f"{text!r} not in {self.output[-2000:]!r}"
             time.sleep(0.02)
 
-    def wait_quiet(self, seconds: float, timeout: float = 120.0) -> None:
+    def wait_quiet(self, seconds: float, timeout: float = 240.0) -> None:
         """Wait until the program has written nothing for ``seconds``."""
         until, seen, since = time.monotonic() + timeout, -1, time.monotonic()
         while (now := time.monotonic()) - since < seconds:
@@ -107,14 +107,14 @@ class Terminal:
         """Wait for new output only."""
         self.output = b""
 
-    def exit_code(self, timeout: float = 120.0) -> int:
+    def exit_code(self, timeout: float = 240.0) -> int:
         """Wait for the program to end; 128 + signal where that ended it uncaught."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.pid = 0
-                self._reader.join(5.0)
+                self._reader.join(60.0)
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 1000 - code
             time.sleep(0.02)

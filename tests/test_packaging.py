@@ -131,7 +131,7 @@ def outside(folder: Path, *command: str) -> str:
         env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     if done.returncode != 0:
         pytest.fail(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr}")

@@ -221,7 +221,8 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self._view = view
         with self.app.batch_update():
             self.tick(view, busy_s)
-            self.query_one(WatchStrip).show(watched)
+            for strip in self.query(WatchStrip):
+                strip.show(watched)
             self._show_panes()
 
     def show_tried(self, view: View, busy_s: float | None) -> None:
@@ -233,7 +234,9 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def tick(self, view: View, busy_s: float | None) -> None:
         """Only the status line: a pass is taking long."""
-        self.query_one(StatusLine).show(view, busy_s)
+        # There is none before the screen is composed, nor while the app ends.
+        for line in self.query(StatusLine):
+            line.show(view, busy_s)
 
     def _show_panes(self, *, tried: bool = False) -> None:
         for pane in self.query(Pane):

@@ -13,13 +13,13 @@ import themes
 from engine.commands import Open, Restore, Submit
 from engine.records.events import RunState
 from inspector.app import Inspector
-from inspector.painter import _PARKED_FRAME_S
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
 from inspector.screens.layout import NEEDS_ROOM, PLACES, tab_labels
 from inspector.state.request import Request
 from inspector.widgets.line_view import Pane
 from tests.direct import DirectClient, script
+from tests.settling import until
 
 FIRST = [place[0] for place in PLACES]
 """The panes of the wide layout before anything was opened."""
@@ -41,7 +41,7 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
     for key in keys:
         await pilot.press(key)
         await pilot.pause()
-    await pilot.pause(0.1)
+    await pilot.pause()
 
 
 def visible(one: Inspector) -> list[str]:
@@ -158,8 +158,8 @@ async def test_a_zoom_fills_the_body_and_applies_no_stylesheet(
     async with one.run_test(size=size) as pilot:
         await press(pilot, "n", pane)
         ladder = one.screen.query_one(LadderPane)
-        while ladder.display and not ladder._why:
-            await pilot.pause(0.05)  # it explains in a thread of its own
+        if ladder.display:  # it explains in a thread of its own
+            await until(lambda: ladder._why)
         places = {str(each.id): each.region for each in one.screen.query(Pane) if each.display}
         before = screen_text(one)
         applied: list[object] = []
@@ -176,32 +176,43 @@ async def test_a_zoom_fills_the_body_and_applies_no_stylesheet(
         assert applied == []
 
 
-async def test_a_key_paints_in_place_of_the_paint_that_was_due() -> None:
+async def test_a_key_paints_in_place_of_the_paint_that_was_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     one = app()
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "n", "b")
-        painted = one.paint
-        paints: list[int] = []
-
-        def paint() -> None:
-            paints.append(one.controller.cursor.node)
-            painted()
-
-        one.paint = paint  # type: ignore[method-assign]
+        painter, paints = one._painter, list[int]()
+        monkeypatch.setattr(painter, "_draw", lambda: paints.append(one.controller.cursor.node))
         # As when records come from an engine at work: they are painted later, at their own pace.
         one.controller._sent = True
-        one._painter._last = time.monotonic()
+        monkeypatch.setattr("inspector.painter._PARKED_FRAME_S", 60.0)
+        painter._last = time.monotonic()
         one._records()
+        due = painter._next
         assert paints == []
+        assert due is not None
         await pilot.press("b")
-        one._painter._last = time.monotonic()
-        one._records()
         assert paints == [1]
-        while len(paints) < 2:
-            await pilot.pause(0.05)
-        await pilot.pause(2 * _PARKED_FRAME_S)
-        # The second one's, and not the first one's too.
-        assert paints == [1, 1]
+        assert due._task is None, "stopped: it would ring besides the next one"
+        monkeypatch.setattr("inspector.painter._PARKED_FRAME_S", 0.01)
+        one.paint()
+        one._records()
+        await until(lambda: len(paints) == 3)
+        assert painter._next is None
+
+
+async def test_a_tick_without_widgets_ends_nothing() -> None:
+    """They come after the screen, and go before it, while a pass may be running."""
+    one = app()
+    async with one.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "n")
+        one.controller._sent = True
+        await one.debugger.query_children("*").remove()
+        assert one.controller.busy
+        one._tick()
+        one.paint()
+        await pilot.pause()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (20, 5), (39, 12), (80, 24), (300, 80)])
@@ -297,7 +308,6 @@ async def test_every_key_is_in_the_palette_and_the_help() -> None:
         assert not one.screen.query(HelpPanel)
         await press(pilot, "ctrl+p")
         await press(pilot, *"restart")
-        await pilot.pause(0.5)
         assert "Restart engine" in screen_text(one)
 
 
@@ -379,6 +389,6 @@ async def test_keys_that_come_all_at_once_do_what_they_would_one_by_one() -> Non
         # As a macro or a fast hand sends them: no pause between the pane's digit and the zoom.
         one.screen.action_focus_pane(6)
         one.screen.action_zoom()
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert one.screen.focused.id == "gauges"
         assert one.query_one("#gauges").size.width > 150

@@ -19,6 +19,7 @@ from inspector.state.request import Request
 from tests.direct import DirectClient
 from tests.fake_runs import EIGHTHS, logits
 from tests.inspector.test_app import pane_text, press, screen_text, visible
+from tests.settling import until
 
 WIDE, COMPACT = (160, 48), (80, 24)
 DEFAULT = "temperature=0.8 > top_k=40 > top_p=0.95"
@@ -47,10 +48,7 @@ def spec(one: Inspector) -> str | None:
 
 
 async def explained(one: Inspector, pilot: Pilot[None]) -> None:
-    for _ in range(200):
-        await pilot.pause(0.05)
-        if one.query_one(LadderPane).resting:
-            break
+    await until(lambda: one.query_one(LadderPane).resting)
     await pilot.pause()
 
 
@@ -174,7 +172,7 @@ async def test_a_picture_between_two_turns_loses_neither() -> None:
             one.action_turn(1)
             # What is on its way is not known to the app yet; it paints what it knows.
             one.paint()
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert spec(one) == by_keys
 
 
@@ -206,7 +204,7 @@ async def test_while_the_engine_runs_nothing_is_tried_or_asked_for() -> None:
         asked = len(sent(one, SendLogits))
         await press(pilot, "plus", "b")
         one.paint()
-        await pilot.pause(0.5)
+        await pilot.pause()
         assert "the engine is running" in pane_text(one, "dials") or one.controller.cursor.node == 0
         assert len(sent(one, SendLogits)) == asked
 

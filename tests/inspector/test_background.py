@@ -14,17 +14,17 @@ def test_the_newest_of_the_waiting_jobs_is_done() -> None:
 
     def first() -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
         done.append(0)
 
     assert background.idle.is_set()
     background.submit(first)
-    assert begun.wait(10)
+    assert begun.wait(60)
     assert not background.idle.is_set()
     for number in (1, 2, 3):
         background.submit(lambda number=number: done.append(number))  # type: ignore[misc]
     go_on.set()
-    assert background.idle.wait(10)
+    assert background.idle.wait(60)
     assert done == [0, 3]
     background.close()
 
@@ -38,9 +38,9 @@ def test_after_a_job_that_failed_the_next_is_done(monkeypatch) -> None:  # type:
         raise ValueError("a bug")
 
     background.submit(fails)
-    assert background.idle.wait(10)
+    assert background.idle.wait(60)
     background.submit(done.set)
-    assert done.wait(10)
+    assert done.wait(60)
     assert told == ["a bug"], "told as any thread's error is"
     background.close()
 
@@ -57,9 +57,9 @@ def test_nothing_is_done_after_the_end() -> None:
 def test_the_thread_keeps_no_program_alive() -> None:
     background = Background("explain-test")
     background.submit(lambda: None)
-    assert background.idle.wait(10)
+    assert background.idle.wait(60)
     (thread,) = [one for one in threading.enumerate() if one.name == "explain-test"]
     assert thread.daemon
     background.close()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()

@@ -38,12 +38,11 @@ async def test_the_palette_offers_them_all_the_same() -> None:
     one = app()
     async with one.run_test(size=(160, 40)) as pilot:
         await press(pilot, "n", "s", "plus", "ctrl+p", *"much more")
-        await pilot.pause(0.5)
         found = [str(option.prompt) for option in one.screen.query_one(CommandList).options]
         assert any("Much more  (>)" in prompt for prompt in found)
         before = one.controller.cursor.what_if
         await press(pilot, "down", "enter")
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert one.controller.cursor.what_if is not before
 
 
@@ -58,5 +57,5 @@ async def test_the_palette_can_be_opened_with_the_mouse(width: int) -> None:
         assert "^p Keys" in line
         assert "s Dials" in line
         await pilot.click(offset=(line.index("Keys"), 23))
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert isinstance(one.screen, CommandPalette)

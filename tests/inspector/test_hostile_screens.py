@@ -133,7 +133,7 @@ async def test_no_pane_shows_what_acts_b1(name: str, size: tuple[int, int]) -> N
             log.add(record)
         host = Host(kind(id=name), View(log, max(log.nodes)))
         async with host.run_test(size=size) as pilot:
-            await pilot.pause(0.05)
+            await pilot.pause()
             assert_safe(host, name)
             assert acting("\n".join(host.screen_lines())) == ""
 
@@ -148,14 +148,14 @@ async def test_no_screen_of_a_replay_acts_b1(hostile_file: Path, size: tuple[int
     asked = request_of(session, Request(Open(), Configure(), Submit("")))
     one = replaying(session, asked)
     async with one.run_test(size=size, notifications=True) as pilot:
-        await pilot.pause(0.1)
+        await pilot.pause()
         seen = 0
         dialogs = ["B", "f", "e", "w", "o", "C", "D", "d", "t", "p", "ctrl+p"]
         # In a large terminal the panes are there together.
         panes = "123456789" if size == SIZES[0] else "89"
         for key in ("b", "b", *panes, "s", "s", "v", "question_mark", *dialogs):
             await pilot.press(key)
-            await pilot.pause(0.05)
+            await pilot.pause()
             text = painted(one)
             assert acting_apart_from_style(text) == "", key
             seen += "␛" in text
@@ -163,7 +163,7 @@ async def test_no_screen_of_a_replay_acts_b1(hostile_file: Path, size: tuple[int
                 await pilot.press("escape")
                 await pilot.pause()
         one.notify(LONE, title=LONE, markup=False)
-        await pilot.pause(0.1)
+        await pilot.pause()
         assert_safe(one, "a notification")
         svg = one.export_screenshot()
     assert acting(svg) == ""
@@ -181,7 +181,7 @@ async def test_no_screen_of_the_browser_acts_b9(library: Library, hostile_file: 
     async with one.run_test(size=SIZES[0]) as pilot:
         for key in ("down", "up", "space", "down", "c", "escape", "r", "escape", "slash", *"ev"):
             await pilot.press(key)
-            await pilot.pause(0.1)
+            await pilot.pause()
             assert_safe(one, key)
         assert "␛" in painted(one)
 

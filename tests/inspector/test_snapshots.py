@@ -20,6 +20,7 @@ from inspector.panes.ladder.pane import LadderPane
 from inspector.state.request import Request
 from sessions import open_session
 from sessions.examples import example
+from tests.settling import until
 
 SIZES = [(80, 24), (160, 48)]
 THEMES = ["dark", "light", "ansi-dark"]
@@ -47,11 +48,9 @@ def keys(*pressed: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
             await pilot.press(key)
             await pilot.pause()
         for ladder in pilot.app.screen_stack[0].query(LadderPane):
-            for _ in range(100):
-                if ladder._why or not (ladder.display and ladder.size.area):
-                    break
-                await pilot.pause(0.05)
-        await pilot.pause(0.1)
+            if ladder.display and ladder.size.area:
+                await until(lambda ladder=ladder: ladder._why)  # type: ignore[misc]
+        await pilot.pause()
 
     return before
 

@@ -405,11 +405,11 @@ def test_nothing_but_looking_is_possible(text: str) -> None:
 def test_what_goes_wrong_at_a_step_cannot_be_told_and_takes_no_time(text: str) -> None:
     run = at_paris()
     condition = Condition(text)
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(Unavailable) as caught:
         condition.value(run.moment())
     assert str(caught.value)
-    assert time.perf_counter() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 PIECES = [*NAMES, *(f"{name}(" for name in FUNCTIONS), *(f'"{name}"' for name in STAGES), ")"]

@@ -41,7 +41,7 @@ def sent(one: Inspector) -> int:
 
 async def taken_in(one: Inspector, pilot: Pilot[None]) -> None:
     one.post_message(RecordsArrived())
-    await pilot.pause(0.2)
+    await pilot.pause()
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
@@ -69,10 +69,10 @@ async def test_e7_a_click_on_the_gauge_measures_too() -> None:
         lines = pane_text(one, "gauges").splitlines()
         row = next(y for y, line in enumerate(lines) if "MBU" in line)
         await pilot.click("#gauges", offset=(6, row))
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert sent(one) == 0
         await pilot.click("#gauges", offset=(6, row + 1))
-        await pilot.pause(0.2)
+        await pilot.pause()
         await taken_in(one, pilot)
         assert len(kept) == 1
 
@@ -117,6 +117,5 @@ async def test_e7_the_palette_has_it() -> None:
     one, kept = with_file()
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "ctrl+p", *"Measuremachine", "down", "enter")
-        await pilot.pause(0.5)
         await taken_in(one, pilot)
         assert len(kept) == 1

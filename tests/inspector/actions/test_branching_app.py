@@ -32,7 +32,7 @@ async def type_in(pilot: Pilot[None], text: str) -> None:
     line = pilot.app.focused
     assert isinstance(line, Input)
     line.value = text
-    await pilot.pause(0.1)
+    await pilot.pause()
 
 
 def said(one: Inspector) -> str:
@@ -172,7 +172,7 @@ async def test_an_offer_can_be_clicked() -> None:
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n", "f", "t")
         await pilot.click("#offers", offset=(4, 3))
-        await pilot.pause(0.1)
+        await pilot.pause()
         step = one.controller.view.step
         assert step is not None
         assert step.token.id == 3
@@ -433,7 +433,7 @@ async def test_what_is_pasted_does_not_reach_the_terminal_raw() -> None:
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "P")
         one.screen.query_one(TextArea).insert("\x1b[2J\u202e\tend")
-        await pilot.pause(0.1)
+        await pilot.pause()
         shown = screen_text(one)
         assert "␛[2J�" in shown
         assert not set(shown) & {"\x1b", "\u202e"}
@@ -475,13 +475,13 @@ async def test_buttons_do_what_the_keys_do() -> None:
         await type_in(pilot, "5")
         assert one.screen.query_one("#ok", Button).label.plain == "Draw"
         await pilot.click("#ok")
-        await pilot.pause(0.1)
+        await pilot.pause()
         step = one.controller.view.step
         assert step is not None
         assert step.seed == 5
         await press(pilot, "P")
         await pilot.click("#ok")
-        await pilot.pause(0.1)
+        await pilot.pause()
         assert not isinstance(one.screen, Dialog)
         assert one.controller.log.nodes == {}
 

@@ -28,6 +28,7 @@ from tests.direct import DirectClient, script
 from tests.inspector.actions.test_saving import notes, settle
 from tests.inspector.test_app import app as live_app
 from tests.inspector.test_app import pane_text, press, screen_text
+from tests.settling import until
 
 WIDE = (160, 48)
 
@@ -254,8 +255,7 @@ async def test_a_key_switches_streaming_while_it_plays() -> None:
         await pilot.pause(0)
         one.replay.player._wait()
         assert one.controller.cursor.node == 1
-        await pilot.pause(0.3)
-        assert one.controller.cursor.node == 24
+        await until(lambda: one.controller.cursor.node == 24)
         assert one.controller.log.state.state is RunState.PAUSED
         await press(pilot, "S", "g", "c")
         assert "replayed 0.001x, streaming" in screen_text(one).splitlines()[0]
@@ -272,8 +272,7 @@ async def test_tokens_that_are_all_due_do_not_stop_the_clock() -> None:
         await press(pilot, "c")
         one.replay.player._began -= 1e6
         one.replay.player._wait()
-        await pilot.pause(0.2)
-        assert one.controller.cursor.node == 24
+        await until(lambda: one.controller.cursor.node == 24)
         assert one.controller.log.state.state is RunState.PAUSED
 
 
@@ -284,7 +283,6 @@ async def test_without_a_tempo_there_is_nothing_to_stream() -> None:
         assert notes(one) == ["this recording is not played: --speed 1 plays it at its own tempo"]
         # In the palette too, by name.
         await press(pilot, "ctrl+p", *"streaming on")
-        await pilot.pause(0.5)
         from textual.command import CommandList
 
         (found,) = list(one.screen.query_one(CommandList).options)[:1]
@@ -297,8 +295,7 @@ async def test_c_plays_and_space_holds() -> None:
         await press(pilot)
         assert one.controller.cursor.node == 0
         await press(pilot, "c")
-        await pilot.pause(0.5)
-        assert one.controller.cursor.node == 24
+        await until(lambda: one.controller.cursor.node == 24)
         assert one.controller.log.state.state is RunState.PAUSED
     one = replayed(open_session(example("chat")), playing=Playing(speed=0.001))
     async with one.run_test(size=WIDE) as pilot:

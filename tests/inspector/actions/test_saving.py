@@ -53,9 +53,8 @@ def app(library: Library, save: Save | None = None, **options: Any) -> Inspector
 async def settle(one: Inspector, pilot: Pilot[None]) -> None:
     """Let the recorder finish, and the app hear of it."""
     assert one.keeping.recorder is not None
-    assert one.keeping.recorder.flush()
+    assert one.keeping.recorder.flush(60.0)
     await pilot.pause()
-    await pilot.pause(0.1)
 
 
 def notes(one: Inspector) -> list[str]:
@@ -342,8 +341,7 @@ async def started(library: Library) -> AsyncIterator[tuple[Inspector, Pilot[None
     """The app on another run, once it has looked for interrupted ones."""
     one = app(library)
     async with one.run_test(size=(120, 36)) as pilot:
-        one._recovery.looking.idle.wait(5)
-        await pilot.pause(0.1)
+        await pilot.pause()
         yield one, pilot
 
 
@@ -423,7 +421,6 @@ async def test_the_list_marks_it(library: Library, capsys: pytest.CaptureFixture
     library.offered([path])
     async with started(library) as (one, pilot):
         await press(pilot, "o")
-        await pilot.pause(0.3)
         rows = [line for line in screen_text(one).splitlines() if path.stem[:20] in line]
         assert "interrupted" in rows[0]
     sessions_print.show_list(library, "", "text")
@@ -462,8 +459,8 @@ async def test_e_exports_to_the_current_folder(
         await press(pilot, "n", "n")
         for _ in range(2):
             await press(pilot, "e", key)
-            assert one.sessions.exports.idle.wait(5)
-            await pilot.pause(0.2)
+            assert one.sessions.exports.idle.wait(60)
+            await pilot.pause()
         names = [f"abc.{form}", f"abc 2.{form}"]
         assert [line for line in notes(one) if "exported" in line] == [
             f"exported to {tmp_path / name}" for name in names

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.pilot import WaitForScreenTimeout
 
 from engine.commands import Configure, Open, SetBreakpoints, Submit
 from engine.records.prompt import PromptRecord
@@ -30,7 +28,7 @@ from inspector.state.request import Request, Save
 from sessions import SessionWriter, open_session, reader
 from sessions.library import Library
 from tests.direct import DirectClient, script
-from tests.hostile_sessions import campaign, replay
+from tests.hostile_sessions import campaign, press, replay
 from tests.sessions.test_crash import ROOT
 from tests.sessions.test_guard import altered, refused, sample_bytes
 from tests.sessions.test_store import forked_run, save
@@ -170,12 +168,10 @@ async def test_a_damaged_step_ends_the_app_with_one_line(tmp_path: Path, sample:
     path = altered(tmp_path / "run.llmi", sample, "DELETE FROM candidate WHERE at / 4096 = 2")
     session = open_session(path)
     app = replaying(session, Request(Open(), Configure(), Submit("")))
-    async with app.run_test(size=(120, 36)) as pilot:
-        with contextlib.suppress(WaitForScreenTimeout):
-            # The widget that met the damage answers no more.
-            for _ in range(9):
-                if not app.damage:
-                    await pilot.press("b")
+    async with app.run_test(size=(120, 36)):
+        for _ in range(9):
+            if not app.damage:
+                await press(app, "b")
     assert app.return_code == EXIT_USAGE
     assert "node 2 has no candidates" in app.damage
     assert "\n" not in app.damage
@@ -205,7 +201,7 @@ def test_autosaves_in_one_instant_all_get_a_name(library: Library) -> None:
     one = Recorder(lambda text: next(offered))
     records = forked_run()
     one.add(records)
-    assert one.flush()
+    assert one.flush(60.0)
     one.close()
     other.close()
     assert not one.error

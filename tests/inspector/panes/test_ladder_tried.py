@@ -20,6 +20,7 @@ from inspector.state.view import View
 from inspector.state.whatif import chain_of
 from tests.fake_runs import Host
 from tests.fake_runs import run as run_of
+from tests.settling import until
 
 TOKENS = ["a", " b", "[/b]", "\x1b[2J", "日本", "\u202e"]
 SHARP = "temperature=0.5 > top_k=4 > top_p=0.9"
@@ -39,10 +40,7 @@ def sharp(**more: object) -> View:
 
 async def rest(pilot: Pilot[None], pane: LadderPane) -> None:
     """Wait until everything has been explained."""
-    for _ in range(200):
-        await pilot.pause(0.05)
-        if pane.resting:
-            break
+    await until(lambda: pane.resting)
     await pilot.pause()
 
 
@@ -250,13 +248,18 @@ def test_reasons_fit(width: int) -> None:
 # --- when they are looked for -----------------------------------------------------------------
 
 
-async def test_reasons_come_when_the_selection_rests_and_not_before() -> None:
+async def test_reasons_come_when_the_selection_rests_and_not_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 60.0)
     pane = LadderPane()
     app = Host(pane, sharp(dense=True))
     async with app.run_test(size=(78, 20)) as pilot:
         await pilot.press("down", "down")
         assert not pane.resting
         assert "mass of the more likely" not in "\n".join(app.screen_lines())
+        monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 0.001)
+        await pilot.press("up", "down")
         await rest(pilot, pane)
         assert "mass of the more likely 0.941 >= 0.9" in "\n".join(app.screen_lines())
 
@@ -269,7 +272,6 @@ async def test_no_reasons_while_the_engine_runs() -> None:
     async with app.run_test(size=(78, 20)) as pilot:
         await pilot.pause()
         assert pane.resting
-        await pilot.pause(0.4)
         assert app.posted == []
 
 

@@ -21,7 +21,7 @@ def test_e3_a_tenth_pane_is_placed_and_reached_by_key_tab_mouse_and_palette() ->
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert run.returncode == 0, run.stderr

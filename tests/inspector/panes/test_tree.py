@@ -283,9 +283,9 @@ async def test_it_is_quick_with_ten_thousand_nodes() -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         log.add(fakes.step(10_001, times, cache, parent=10_000))
-        started = time.perf_counter()
+        started = time.thread_time()
         pane.show(View(log, 10_001))
         lines = [pane.render_line(y) for y in range(20)]
-        # About 3 ms on an idle machine.
-        assert time.perf_counter() - started < 0.1
+        # About 3 ms of this thread on an idle machine.
+        assert time.thread_time() - started < 0.2
         assert len(lines) == 20

@@ -33,7 +33,7 @@ async def test_d4_a_paste_of_several_lines_is_said_to_be_cut(
             else:
                 one.copy_to_clipboard(text)
                 await pilot.press("ctrl+v")
-            await pilot.pause(0.1)
+            await pilot.pause()
             assert box.value == text[0]
             assert toasts(one) == said
 

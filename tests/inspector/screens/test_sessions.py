@@ -30,10 +30,7 @@ async def look(pilot: Pilot[Path | None], *keys: str) -> SessionsScreen:
         await pilot.press(key)
         await pilot.pause()
     screen = next(one for one in pilot.app.screen_stack if isinstance(one, SessionsScreen))
-    for _ in range(3):
-        screen._lister.idle.wait(5)
-        screen.reader.idle.wait(5)
-        await pilot.pause(0.05)
+    await pilot.pause()
     return screen
 
 

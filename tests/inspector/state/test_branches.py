@@ -248,14 +248,14 @@ def test_ten_thousand_nodes_and_hundreds_of_branches_are_quick() -> None:
         random_.randrange(number) if number in forks else number - 1 for number in range(1, 10_001)
     ]
     log, branches = grown(parents), Branches()
-    started = time.perf_counter()
+    started = time.thread_time()
     branches.update(log.tree)
-    whole = time.perf_counter() - started
+    whole = time.thread_time() - started
     check(log, branches)
     log.add(node(10_001, 10_000))
-    started = time.perf_counter()
+    started = time.thread_time()
     branches.update(log.tree)
-    one_more = time.perf_counter() - started
-    # 6 ms and 0.01 ms on an idle machine.
-    assert whole < 0.2
-    assert one_more < 0.02
+    one_more = time.thread_time() - started
+    # 6 ms and 0.01 ms of this thread on an idle machine.
+    assert whole < 0.5
+    assert one_more < 0.1

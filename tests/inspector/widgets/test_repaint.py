@@ -15,6 +15,7 @@ from textual.strip import Strip
 from inspector.state.view import RunLog, View
 from inspector.widgets.line_view import Pane
 from tests.fake_runs import Themed
+from tests.settling import until
 
 
 class Counting(Pane):
@@ -184,5 +185,4 @@ async def test_the_bar_looks_as_textuals_own_and_obeys_the_mouse() -> None:
         app.pane.scroll_home(animate=False)
         await pilot.pause()
         await pilot.mouse_down(app.pane.vertical_scrollbar, offset=(0, 5))
-        await pilot.pause(0.2)
-        assert app.pane.scroll_offset.y > 0
+        await until(lambda: app.pane.scroll_offset.y > 0)
