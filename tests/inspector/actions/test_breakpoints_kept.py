@@ -29,6 +29,7 @@ from tests.inspector.actions.test_saving import notes, settle
 from tests.inspector.cli.test_breakpoints_run import asked
 from tests.inspector.test_app import press, screen_text
 from tests.sessions.test_store import forked_run, save, stepper
+from tests.settling import until
 
 
 @pytest.fixture
@@ -97,8 +98,7 @@ async def test_a_recording_that_is_played_counts_anew(library: Library) -> None:
         assert one.controller.cursor.node == ROOT
         assert "●1 step == 3 │" in screen_text(one)
         await press(pilot, "c")
-        await pilot.pause(0.5)
-        assert "◉1 step == 3 ×1" in screen_text(one)
+        await until(lambda: "◉1 step == 3 ×1" in screen_text(one))
 
 
 async def test_a_model_goes_on_with_them(library: Library) -> None:

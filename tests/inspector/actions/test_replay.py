@@ -251,10 +251,12 @@ async def test_a_key_switches_streaming_while_it_plays() -> None:
         assert notes(one)[-1].startswith("not streaming: the whole text, when its last token came")
         assert tempo._due[-1] == ends
         # As if all but the last had come: nothing is shown, and then all of it.
-        one.replay.player._began -= ends - 0.05
-        await pilot.pause(0)
+        one.replay.player._began -= ends - 60
         one.replay.player._wait()
+        await pilot.pause()
         assert one.controller.cursor.node == 1
+        one.replay.player._began -= 60
+        one.replay.player._wait()
         await until(lambda: one.controller.cursor.node == 24)
         assert one.controller.log.state.state is RunState.PAUSED
         await press(pilot, "S", "g", "c")

@@ -534,7 +534,10 @@ async def test_the_drawn_row_is_pinned_when_it_is_not_among_the_first() -> None:
         assert lines[9].startswith("    7    6")
 
 
-async def test_the_end_of_the_record_asks_for_the_rest_once() -> None:
+async def test_the_end_of_the_record_asks_for_the_rest_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 60.0)  # reasons ask for it as well
     view = run([f"w{index}" for index in range(200)], FLAT, forces=[150])
     whole = run([f"w{index}" for index in range(200)], FLAT, forces=[150], dense=True)
     app = Host(LadderPane(), view)
