@@ -4,20 +4,47 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from engine.backends.abilities import Measurable, Pooled, Profiled
 from engine.backends.base import Backend, BackendError
 from engine.progress import Progress, silent
 
-BACKENDS = {
-    "hf": "engine.backends.hf.load",
-    "scripted": "engine.backends.scripted_open",
-}
-"""Backend name -> the module whose ``open_backend(options, progress)`` opens it.
 
-Modules by name, imported when first asked for: naming a backend must not import torch.
-"""
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A backend of the registry: where it is, what it takes and what it can do.
+
+    ``module`` has ``open_backend(options, progress)``. It is imported when first asked for: naming
+    a backend must not import torch. ``options``: command-line option -> the backend's own.
+    """
+
+    module: str
+    summary: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    abilities: tuple[type, ...] = ()
+
+
+_MODEL = ("model", "device", "dtype", "threads", "trust_remote_code")
+_KV = ("cache", "block_size", "kv_budget", "kv_dtype")
+DEFAULT_ENGINE = "hf"
+BACKENDS = {
+    "hf": Engine(
+        "engine.backends.hf.load",
+        "transformers on torch: the logits of the whole vocabulary",
+        {name: name for name in (*_MODEL, *_KV)},
+        (Pooled, Measurable, Profiled),
+    ),
+    "scripted": Engine(
+        "engine.backends.scripted_open",
+        "no model: logits from a JSON file (--model FILE), or all equal",
+        {"model": "file"},
+        (Pooled, Measurable, Profiled),
+    ),
+}
+"""Backend name -> what is known of it without importing it."""
 
 
 def open_backend(
@@ -33,5 +60,5 @@ def open_backend(
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(BACKENDS)}"
         raise BackendError(f"unknown backend {name!r}; {hint}")
     opener: Callable[[Mapping[str, Any], Progress], Backend]
-    opener = import_module(BACKENDS[name]).open_backend
+    opener = import_module(BACKENDS[name].module).open_backend
     return opener(options or {}, progress or silent)

@@ -80,16 +80,17 @@ class MeasurableBackend(Backend, Measurable, Protocol):
     """A backend whose texts can be read beside the run."""
 
 
-_MISSING: dict[type, str] = {
-    Pooled: "does not tell what its KV cache holds",
-    Measurable: "cannot read a text beside the run",
-    Profiled: "does not time its layers",
+ABILITIES: dict[type, tuple[str, str]] = {
+    Pooled: ("tells what its KV cache holds", "does not tell what its KV cache holds"),
+    Measurable: ("reads a text beside the run", "cannot read a text beside the run"),
+    Profiled: ("times its layers", "does not time its layers"),
 }
+"""Ability -> that a backend has it, and that it lacks it, in words."""
 
 
 def missing(backend: Backend, ability: type) -> str:
     """The line for a figure that needs ``ability``, which the backend lacks."""
-    return f"n/a: backend {backend.facts.backend} {_MISSING[ability]}"
+    return f"n/a: backend {backend.facts.backend} {ABILITIES[ability][1]}"
 
 
 def measurable(backend: Backend) -> MeasurableBackend:

@@ -21,6 +21,7 @@ _LARGEST = 1 << 20
 """Bytes of a configuration file."""
 
 _OPTIONS: Mapping[str, tuple[type, ...]] = {
+    "engine": (str,),
     "model": (str,),
     "device": (str,),
     "dtype": (str,),

@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from rich.console import Console
 
+from engine.backends import BACKENDS
+from engine.backends.abilities import ABILITIES
 from engine.commands import Open
 from engine.records.model import KVStorage, ModelFacts
 from engine.text import visible
@@ -26,7 +28,7 @@ _WIDTH = 20
 
 def doctor(command: Open, *, load: bool) -> int:
     """Print the report; with ``load`` the model is loaded and its dtypes are timed."""
-    for name, value in (*_installed(), *_terminal()):
+    for name, value in (*_installed(), *_engines(command.backend), *_terminal()):
         _print(name, value)
     if not load:
         return EXIT_OK
@@ -54,6 +56,13 @@ def _installed() -> Iterator[tuple[str, str]]:
     path = config_file()
     yield "configuration", f"{path} ({'found' if path.exists() else 'none: defaults are used'})"
     yield "engine log", str(log_file())
+
+
+def _engines(chosen: str) -> Iterator[tuple[str, str]]:
+    for name, one in BACKENDS.items():
+        abilities = ", ".join(ABILITIES[ability][0] for ability in one.abilities)
+        mark = "; chosen" if name == chosen else ""
+        yield f"engine {name}", f"{one.summary}; {abilities}{mark}"
 
 
 def _terminal() -> Iterator[tuple[str, str]]:
@@ -87,6 +96,8 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield "architecture", f"{facts.architecture}: {sizes}"
     context = f"{facts.context_length:,}" if facts.context_length else "—"
     yield "vocabulary", f"{facts.vocab_size:,} (tokenizer {facts.tokenizer_size:,})"
+    if facts.top is not None:
+        yield "candidates", f"the {facts.top} leading log-probabilities of each position, no more"
     yield "context", f"{context} tokens; {facts.cache_kind}"
     yield "weights", f"{facts.weight_bytes / 2**20:,.1f} MiB in {facts.dtype} (measured)"
     yield "device", f"{facts.device_name} ({facts.device}), {facts.threads} threads"

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from engine.backends import BACKENDS
 from engine.records.cache import LARGEST_BLOCK
 from engine.records.model import KV_DTYPES
 from inspector.cli.sizes import parse_size
@@ -35,6 +36,8 @@ def check(name: str, value: Any) -> None:
         raise ValueError(f"must be {' or '.join(WORDS[name])}, not {value!r:.{_SHOWN}}")
     elif name == "kv_budget":
         parse_size(str(value))
+    elif name == "engine" and value not in BACKENDS:
+        raise ValueError(f"must be {' or '.join(BACKENDS)}, not {value!r:.{_SHOWN}}")
 
 
 def _check_number(value: int, low: int, high: int) -> None:
@@ -57,6 +60,15 @@ def number(name: str) -> Callable[[str], int]:
         return value
 
     return read
+
+
+def engine(text: str) -> str:
+    """The name of an engine, for an option's parser."""
+    try:
+        check("engine", text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def positive(text: str) -> int:

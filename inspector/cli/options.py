@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from engine.backends import BACKENDS, DEFAULT_ENGINE
 from engine.commands import Configure, Open, SetBreakpoints, Submit
 from engine.conditions.breakpoints import Breakpoints
 from engine.conditions.condition import Condition, ConditionError
@@ -15,7 +16,7 @@ from engine.sampling.chain import DEFAULT_PRESET, PRESETS, SpecError, effective,
 from engine.sampling.stages import DIALS
 from inspector.cli.config import Config, ConfigError
 from inspector.cli.kv_options import add_kv_options, kv_options
-from inspector.cli.option_values import DTYPES, number
+from inspector.cli.option_values import DTYPES, engine, number
 from inspector.state.request import Request, Save
 
 DEFAULT_MAX_TOKENS = 256
@@ -56,13 +57,18 @@ def add_prompt_options(parser: argparse.ArgumentParser) -> None:
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for loading a model."""
     group = parser.add_argument_group("model")
+    group.add_argument(
+        "--engine", type=engine, default=None, metavar="E", help=f"{', '.join(BACKENDS)}"
+    )
     group.add_argument("--model", metavar="M", help="hub id, folder or .gguf file")
     group.add_argument("--device", default=None, metavar="D", help="auto, cpu, cuda, cuda:1, mps")
     group.add_argument(
         "--dtype", default=None, choices=DTYPES, help="default: the fastest here, timed once"
     )
     group.add_argument("--threads", type=number("threads"), default=None, help="CPU threads")
-    group.add_argument("--trust-remote-code", action="store_true", help="run the model's own code")
+    group.add_argument(
+        "--trust-remote-code", action="store_true", default=None, help="run the model's own code"
+    )
     add_kv_options(parser)
 
 
@@ -179,17 +185,22 @@ def open_command(args: argparse.Namespace, config: Config) -> Open:
         kv = kv_options(args, config)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return Open(
-        "hf",
-        {
-            "model": config.pick("model", args.model),
-            "device": config.pick("device", args.device, "auto"),
-            "dtype": config.pick("dtype", args.dtype, "auto"),
-            "threads": config.pick("threads", args.threads),
-            "trust_remote_code": args.trust_remote_code,
-            **kv,
-        },
-    )
+    values = {
+        "model": config.pick("model", args.model),
+        "device": config.pick("device", args.device, "auto"),
+        "dtype": config.pick("dtype", args.dtype, "auto"),
+        "threads": config.pick("threads", args.threads),
+        "trust_remote_code": bool(args.trust_remote_code),
+        **kv,
+    }
+    name = config.pick("engine", args.engine, DEFAULT_ENGINE)
+    own = BACKENDS[name].options
+    for option in values:
+        if option not in own and getattr(args, option) is not None:
+            flag = f"--{option.replace('_', '-')}"
+            takes = " ".join(f"--{one.replace('_', '-')}" for one in own) or "none"
+            raise UsageError(f"{flag}: no option of the engine {name}, which takes {takes}")
+    return Open(name, {own[option]: value for option, value in values.items() if option in own})
 
 
 def chain_choice(args: argparse.Namespace, config: Config) -> tuple[str, dict[str, Any]]:

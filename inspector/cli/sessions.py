@@ -89,9 +89,9 @@ def live_open(args: argparse.Namespace, config: Config, session: Session | None)
     if facts is None:
         return command
     options, kept = dict(command.options), facts.kv_storage
-    if args.dtype is None and options["dtype"] == "auto":
+    if args.dtype is None and options.get("dtype") == "auto":
         options["dtype"] = facts.dtype
-    if kept is not None and args.cache is None and args.kv_dtype is None:
+    if kept is not None and "cache" in options and args.cache is None and args.kv_dtype is None:
         options["cache"] = kept.cached
         options["kv_dtype"] = "int8" if kept.dtype == "int8" else "auto"
     return replace(command, options=options)

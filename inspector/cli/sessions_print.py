@@ -199,6 +199,7 @@ def check_live(session: Session, command: Open, form: str) -> int:
     from engine.backends.base import BackendError
     from engine.models.resolve import ModelError
     from engine.run.stepper import Stepper, StepperError
+    from engine.sampling.candidates import SamplingError
 
     progress = Progress(sys.stderr)
     try:
@@ -211,7 +212,7 @@ def check_live(session: Session, command: Open, form: str) -> int:
         changes = tuple(model_changes(session.facts, backend.facts))
         found = verify.Verification(session.path.name, changes, tuple(checks))
         backend.close()
-    except (BackendError, ModelError, StepperError) as error:
+    except (BackendError, ModelError, SamplingError, StepperError) as error:
         progress.clear()
         print(f"llm-inspect: {visible(str(error))}", file=sys.stderr)
         return EXIT_ENGINE

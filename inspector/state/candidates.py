@@ -34,7 +34,8 @@ class CandidateRow:
     token: Token | None
     """None while the token's name is not known."""
     rank: int | Interval
-    raw_logit: float
+    raw_logit: float | None
+    """None where log-probabilities are all that is known."""
     raw_logprob: float
     probs: tuple[float, ...]
     """The model's own probability, then the one after each stage."""
@@ -126,7 +127,7 @@ class Recorded:
             token_id=int(top.ids[row]),
             token=top.tokens[row],
             rank=top.rank(row),
-            raw_logit=float(top.raw_logits[row]),
+            raw_logit=float(top.raw_logits[row]) if top.slack is None else None,
             raw_logprob=top.raw_logprob(row),
             probs=tuple(top.prob(level, row) for level in range(len(top.probs))),
             cut_by=int(top.cut_by[row]),

@@ -10,7 +10,7 @@ from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw, How
 from engine.text import visible
 from inspector.draw.bars import DrawLine, share
 from inspector.draw.cells import clip, token_text
-from inspector.draw.numbers import cut, fit
+from inspector.draw.numbers import NOTHING, cut, fit
 from inspector.state.candidates import CandidateRow, CandidateRows
 
 _MARK, _TRIED_MARK = "$bar-drawn $bar-drawn-style", "$estimated bold"
@@ -84,8 +84,9 @@ def detail(candidates: CandidateRows, row: int, width: int, *, roomy: bool) -> l
         return [Content("")] * (1 + roomy)
     candidate = candidates[row]
     who = f" rank {candidate.rank:,} · "
+    raw = NOTHING if candidate.raw_logit is None else signed(candidate.raw_logit, 4)
     figures = (
-        f"logit {signed(candidate.raw_logit, 4)} · logprob {signed(candidate.raw_logprob, 4)}"
+        f"logit {raw} · logprob {signed(candidate.raw_logprob, 4)}"
         f" · final p {candidate.probs[-1]:.6g}".replace("-", "−")
     )
     what = fate(candidate, candidates)

@@ -12,7 +12,7 @@ from engine.text import visible
 from inspector.draw.bars import about, share
 from inspector.draw.cells import clip, right
 from inspector.draw.derived import derived_cell
-from inspector.draw.numbers import NOTHING
+from inspector.draw.numbers import NOTHING, percent
 from inspector.panes.ladder.plan import Plan
 from inspector.state.candidates import CandidateRows
 
@@ -137,7 +137,11 @@ def _figures(
     counts, cells = [one.survivors for one in shown], [column.cells for column in made.stages]
     figures = [
         ("tokens left", total, [_count(*one) for one in zip(counts, cells, strict=True)]),
-        ("mass removed", "", [_removed(one.mass_removed) for one in shown]),
+        (
+            "mass removed",
+            "",
+            [_removed(one.mass_removed, room) for one, room in zip(shown, cells, strict=True)],
+        ),
         (
             "entropy, nats",
             _entropy(candidates.entropy, made.model),
@@ -153,8 +157,11 @@ def _figures(
     ]
 
 
-def _removed(mass: float) -> str:
-    return f"−{about(mass)}".replace("−~", "~−") if mass else "0"
+def _removed(mass: float, cells: int) -> str:
+    if not mass:
+        return "0"
+    written = (f"−{share(mass)}", f"−{percent(mass)}", about(mass))
+    return next(text for text in written if len(text) <= cells or text is written[-1])
 
 
 def _entropy(nats: float, cells: int) -> str:

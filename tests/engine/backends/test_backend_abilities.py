@@ -6,7 +6,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.backends.abilities import Measurable, Pooled, Profiled, kv_state, measurable
+from engine.backends import BACKENDS
+from engine.backends.abilities import (
+    ABILITIES,
+    Measurable,
+    Pooled,
+    Profiled,
+    kv_state,
+    measurable,
+)
 from engine.backends.base import BackendError
 from tests.backends import ABLE, PROMPT, Able, assert_alike, fresh
 from tests.tiny_models import VOCAB
@@ -38,6 +46,14 @@ def rewind(backend: Able, count: int) -> bool:
         assert "read again" in refusal
     assert backend.length == (length if refusal else length - count)
     return not refusal
+
+
+@pytest.mark.parametrize(("name", "known"), [("hf", "llama"), ("scripted", "scripted")])
+def test_the_registry_says_what_a_backend_can_do(name: str, known: str) -> None:
+    found = ABLE[known]()
+    assert found.facts.backend == name
+    able = tuple(one for one in ABILITIES if isinstance(found, one))
+    assert BACKENDS[name].abilities == able
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import engine.backends
+from engine.backends import Engine
 from engine.backends.base import BackendError
 from engine.commands import Configure, Open, Submit
 from engine.measure.cache_curves import measure_curves
@@ -70,7 +71,7 @@ def test_what_is_measured_beside_the_run_is_refused_in_one_line() -> None:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engine.backends.BACKENDS, "toy", "tests.toy_backend")
+    monkeypatch.setitem(engine.backends.BACKENDS, "toy", Engine("tests.toy_backend", "a toy"))
 
 
 @pytest.mark.usefixtures("registered")

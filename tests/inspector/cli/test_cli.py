@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.commands import Configure, Submit
+from engine.commands import Configure, Open, Submit
 from inspector.cli import main as cli
 from inspector.cli.config import Config, ConfigError
 from inspector.cli.options import (
@@ -57,6 +57,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["run", "a", "--system", "s"], "--system needs --chat: only a chat template has a place for it"),
         (["run", "a", "--theme"], "unrecognized arguments: --theme (see llm-inspect run --help)"),
         (["run", "a", "--seed", "-1"], "argument --seed: must lie in 0 .. 2^63 - 1, not -1 (see llm-inspect run --help)"),
+        (["run", "a", "--engine", "hff"], "argument --engine: must be hf or scripted, not 'hff' (see llm-inspect run --help)"),
+        (["run", "a", "--engine", "scripted", "--device", "cpu"], "--device: no option of the engine scripted, which takes --model"),
+        (["run", "a", "--engine", "scripted", "--no-cache"], "--cache: no option of the engine scripted, which takes --model"),
         (["run", "a", "--config", "none.toml"], "no configuration file at none.toml"),
     ],
 )  # fmt: skip
@@ -162,6 +165,29 @@ def test_a_configuration_file_is_read(tmp_path: Path) -> None:
     path.write_text('model = "m"\n[sampler]\ntop_k = 5\n[keys]\nstep = "j"\n')
     config = Config.load(path)
     assert config == Config({"model": "m"}, {"top_k": 5}, {"step": "j"})
+
+
+def test_the_engine_is_chosen_by_a_flag_or_the_file(tmp_path: Path) -> None:
+    """Options that it lacks are left out of what the file says; a flag for one is refused."""
+    path = tmp_path / "config.toml"
+    path.write_text('engine = "scripted"\ndevice = "cpu"\nmodel = "script.json"\n')
+    config = Config.load(path)
+    assert asked("a", config=config).open == Open("scripted", {"file": "script.json"})
+    assert asked("a", "--engine", "hf", config=config).open.backend == "hf"
+    assert asked("a").open.backend == "hf"
+    path.write_text('engine = "llama"\n')
+    with pytest.raises(ConfigError, match="engine must be hf or scripted, not 'llama'"):
+        Config.load(path)
+
+
+def test_doctor_lists_the_engines_and_what_each_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--no-load", "--engine", "scripted"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = {line[:20].strip(): line[20:] for line in lines if line.startswith("engine ")}
+    assert {"engine hf", "engine scripted"} <= listed.keys()
+    assert "transformers on torch" in listed["engine hf"]
+    assert "tells what its KV cache holds" in listed["engine hf"]
+    assert listed["engine scripted"].endswith("; chosen")
 
 
 def test_the_module_is_the_same_program() -> None:
