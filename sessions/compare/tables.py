@@ -63,7 +63,12 @@ def same_tokens(a: TopTable, b: TopTable) -> bool:
 
 
 def largest_difference(a: TopTable, b: TopTable) -> float | None:
-    """Largest difference of a raw logit among ids in both tables; None where there is none."""
+    """Largest difference of a raw logit among ids in both tables; None where there is none.
+
+    None too where one has logits and the other log-probabilities.
+    """
+    if (a.slack is None) != (b.slack is None):
+        return None
     rows_a, rows_b = common_rows(a, b)
     left, right = a.raw_logits[rows_a], b.raw_logits[rows_b]
     finite = np.isfinite(left) & np.isfinite(right)
@@ -98,6 +103,8 @@ def kl(
         return Bound(0.0, 0.0)
     if dense_a is not None and dense_b is not None and dense_a.shape == dense_b.shape:
         return _exact(_softmax(dense_a), _softmax(dense_b))
+    if any(top.slack is not None and top.slack[level].any() for top in (a, b)):
+        return Bound(0.0, None, "of some tokens only bounds on their probability are known")
     rows_a, rows_b = common_rows(a, b)
     p, q = a.probs[level], b.probs[level]
     common_p, common_q = p[rows_a], q[rows_b]

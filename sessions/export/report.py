@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
+from engine.records.partial import Interval, ends
 from engine.records.step import StepRecord
 from engine.text import visible, visible_bytes
 from sessions.export.source import Source
@@ -53,9 +54,9 @@ def _row(step: StepRecord) -> tuple[str, ...]:
         str(step.position),
         visible_bytes(step.token.bytes),
         str(step.token.id),
-        f"{math.exp(step.raw_logprob):.4f}",
+        f"{Interval.of(*map(math.exp, ends(step.raw_logprob))):.4f}",
         f"{step.final_prob:.4f}",
-        str(step.rank),
+        f"{step.rank}",
         f"{step.entropy_raw:.3f}",
         f"{step.timing.total_ms:.1f}",
     )

@@ -21,6 +21,7 @@ from engine.sampling.chain import effective
 from engine.sampling.partial import Partial, TailMissing
 from engine.sampling.stages import StageContext
 from sessions import open_session
+from sessions.compare.tables import kl, largest_difference
 from sessions.export.jsonl import step_line
 from sessions.recording import record
 from tests.top_backend import TOP, WIDTH, TopBackend, scripted
@@ -207,3 +208,19 @@ def test_json_and_csv_have_a_number_or_both_ends(tmp_path: Path) -> None:
     forced = step_line(stepper(CLOSING).step(force=290))
     assert forced["rank"] == [TOP + 1, None]
     assert forced["raw_logprob"][0] is None
+
+
+def test_two_runs_are_compared_as_far_as_both_are_known() -> None:
+    ours, truth = stepper(CLOSING).step(), stepper(CLOSING, whole=True).step()
+    found = kl(ours.top, truth.top, 0)
+    # Of the same distribution; what the 20 lack is compared as one token.
+    assert (found.low, found.high) == (pytest.approx(0.0, abs=1e-6), None)
+    exact = kl(ours.top, truth.top, -1)
+    assert exact.low == exact.high == pytest.approx(0.0, abs=1e-6)
+    free = stepper(OPEN).step(force=5)
+    bound = kl(free.top, stepper(OPEN, whole=True).step(force=5).top, -1)
+    assert (bound.low, bound.high) == (0.0, None)
+    assert "only bounds" in bound.why
+    # A logit and a log-probability do not compare.
+    assert largest_difference(ours.top, truth.top) is None
+    assert largest_difference(ours.top, stepper(CLOSING).step().top) == 0.0
