@@ -25,11 +25,7 @@ from sessions.file.format import SessionError
 from sessions.file.live import Writing, log_of
 from sessions.file.paths import create, is_taken, move, reason, remove_sidecars
 from sessions.rows import codec
-from sessions.rows.columns import (
-    CANDIDATE_COLUMNS,
-    STAGE_COLUMNS,
-    STEP_COLUMNS,
-)
+from sessions.rows.columns import CANDIDATE_COLUMNS, STAGE_COLUMNS, STEP_COLUMNS
 from sessions.rows.dictionary import Interned, insert_into
 from sessions.rows.levels import RowsError
 from sessions.rows.pack import chain_of, extra_fields, pack_step

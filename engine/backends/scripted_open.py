@@ -14,18 +14,8 @@ from engine.backends.faults import Fault, FaultKind
 from engine.backends.scripted import ScriptedBackend
 
 _OPTIONS = (
-    "text",
-    "tokens",
-    "vectors",
-    "file",
-    "function",
-    "vocab_size",
-    "template",
-    "delay_ms",
-    "load_ms",
-    "fault",
-    "fault_at",
-    "facts",
+    *("text", "tokens", "vectors", "file", "function", "vocab_size", "template"),
+    *("delay_ms", "load_ms", "fault", "fault_at", "facts"),
 )
 
 

@@ -20,40 +20,13 @@ MAX_LENGTH = 1000
 MAX_DEPTH = 30
 
 _ALLOWED = (
-    ast.BoolOp,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.Compare,
-    ast.IfExp,
-    ast.Call,
-    ast.Name,
-    ast.Constant,
-    ast.Tuple,
-    ast.List,
-    ast.Subscript,
-    ast.Slice,
+    *(ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Call, ast.Name),
+    *(ast.Constant, ast.Tuple, ast.List, ast.Subscript, ast.Slice),
 )
 _OPERATORS = (
-    ast.And,
-    ast.Or,
-    ast.Not,
-    ast.USub,
-    ast.UAdd,
-    ast.Add,
-    ast.Sub,
-    ast.Mult,
-    ast.Div,
-    ast.FloorDiv,
-    ast.Mod,
-    ast.Pow,
-    ast.Eq,
-    ast.NotEq,
-    ast.Lt,
-    ast.LtE,
-    ast.Gt,
-    ast.GtE,
-    ast.In,
-    ast.NotIn,
+    *(ast.And, ast.Or, ast.Not, ast.USub, ast.UAdd),
+    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow),
+    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
 )
 _INSTEAD = {"&&": "and", "||": "or", "!": "not"}
 _FOREIGN = re.compile(r"&&|\|\||!(?!=)")

@@ -104,7 +104,5 @@ def _rival(opened: Open, facts: ModelFacts, progress: Progress) -> Generate:
     )
     progress("load", None, "the model again, for generate() in a process of its own")
     return Generate(
-        resolved.path,
-        facts.device,
-        trust_remote_code=bool(options.get("trust_remote_code", False)),
+        resolved.path, facts.device, trust_remote_code=bool(options.get("trust_remote_code", False))
     )

@@ -32,11 +32,7 @@ class Generate:
     """A second copy of a model, as it comes: in its own dtype, with its own loop and threads."""
 
     def __init__(
-        self,
-        folder: Path,
-        device: str = "cpu",
-        *,
-        trust_remote_code: bool = False,
+        self, folder: Path, device: str = "cpu", *, trust_remote_code: bool = False
     ) -> None:
         """Start the process and load the model ``folder`` there. Raises GenerateError."""
         self._errors: IO[str] = tempfile.TemporaryFile(  # noqa: SIM115 - closed by close()

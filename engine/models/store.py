@@ -41,11 +41,7 @@ def prepared(name: str) -> Path | None:
 
 
 def prepare(
-    name: str,
-    build: Callable[[Path, Path], dict[str, Any]],
-    progress: Progress,
-    *,
-    needs: int,
+    name: str, build: Callable[[Path, Path], dict[str, Any]], progress: Progress, *, needs: int
 ) -> Path:
     """The folder of a prepared model, built first if it is not there or not whole.
 

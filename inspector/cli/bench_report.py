@@ -17,16 +17,7 @@ from engine.records.step import StepRecord
 from engine.text import visible
 from engine.timing import decode_ms, percentile
 from inspector.cli.bench_chart import chart
-from inspector.draw.numbers import (
-    bandwidth,
-    derived,
-    legend,
-    measured,
-    plural,
-    row,
-    three,
-    wrapped,
-)
+from inspector.draw.numbers import bandwidth, derived, legend, measured, plural, row, three, wrapped
 from inspector.panes.gauges.pane import gauges
 from inspector.state.view import View
 from sessions.export.jsonl import kv_storage, number, plain

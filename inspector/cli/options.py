@@ -257,11 +257,7 @@ def _submit(args: argparse.Namespace) -> Submit:
 
 def prompt_text(args: argparse.Namespace) -> str:
     """The prompt from wherever it was given; exactly one place is allowed."""
-    given = [
-        (args.prompt, "PROMPT"),
-        (args.prompt_flag, "-p"),
-        (args.file, "--file"),
-    ]
+    given = [(args.prompt, "PROMPT"), (args.prompt_flag, "-p"), (args.file, "--file")]
     there = [(value, name) for value, name in given if value is not None]
     if not there:
         raise UsageError('no prompt given: llm-inspect "The capital of France is" (or --file F)')

@@ -49,7 +49,7 @@ class Dialog(ModalScreen[Answer | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "Close", id="dialog.close", tooltip="Change nothing"),
+        Binding("escape", "close", "Close", id="dialog.close", tooltip="Change nothing")
     ]
 
     def __init__(self, title: Content) -> None:
@@ -75,7 +75,7 @@ class Menu(Dialog[str]):
     """Choices, each with a key of its own. Subclasses bind the keys to ``choose('name')``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "close", "Close", id="menu.close", tooltip="Change nothing"),
+        Binding("q", "close", "Close", id="menu.close", tooltip="Change nothing")
     ]
 
     def __init__(self, title: Content, details: dict[str, Content] | None = None) -> None:

@@ -55,7 +55,7 @@ class PromptScreen(Dialog[bool]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "submit", "Read it", id="prompt.submit", tooltip="Begin a new run"),
+        Binding("ctrl+s", "submit", "Read it", id="prompt.submit", tooltip="Begin a new run")
     ]
 
     def __init__(

@@ -42,7 +42,7 @@ class SessionList(OptionList):
     """The rows. Enter opens one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "Open", id="sessions.open", tooltip="Replay this session"),
+        Binding("enter", "select", "Open", id="sessions.open", tooltip="Replay this session")
     ]
 
 

@@ -26,7 +26,7 @@ class TextScreen(ModalScreen[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,escape", "close", "Close", id="text.close", tooltip="Back to where you were"),
+        Binding("q,escape", "close", "Close", id="text.close", tooltip="Back to where you were")
     ]
 
     def __init__(self, title: str, lines: Iterable[str]) -> None:

@@ -122,10 +122,7 @@ class Controller:
             self.measure_ceilings()
 
     def replay(
-        self,
-        records: Iterable[Record],
-        nodes: MutableMapping[int, StepRecord],
-        tree: Tree,
+        self, records: Iterable[Record], nodes: MutableMapping[int, StepRecord], tree: Tree
     ) -> None:
         """Take in a recorded run: its tree, and all other records of it."""
         self.take(records)

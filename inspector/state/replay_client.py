@@ -40,16 +40,8 @@ NOT_STORED = "the rest is not stored"
 """The reason for which a step has no whole logits."""
 
 _ASKS_FOR_A_MODEL = (
-    Configure,
-    DeleteBranch,
-    MeasureCurves,
-    MeasureDrift,
-    NameBranch,
-    Run,
-    Step,
-    Submit,
-    Tokenize,
-    UndoDelete,
+    *(Configure, DeleteBranch, MeasureCurves, MeasureDrift, NameBranch),
+    *(Run, Step, Submit, Tokenize, UndoDelete),
 )
 
 

@@ -144,12 +144,7 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
 
 
 def end_line(
-    reason: str,
-    detail: str,
-    speed: Speed,
-    tokens: int,
-    *,
-    prefill: PrefillRecord | None = None,
+    reason: str, detail: str, speed: Speed, tokens: int, *, prefill: PrefillRecord | None = None
 ) -> dict[str, Any]:
     """The last line: why the run ended and how fast it was.
 

@@ -19,13 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sessions.file import migrate
-from sessions.file.format import (
-    APPLICATION_ID,
-    VERSION,
-    SessionError,
-    one_line,
-    require_sqlite,
-)
+from sessions.file.format import APPLICATION_ID, VERSION, SessionError, one_line, require_sqlite
 from sessions.file.live import is_being_written, reading
 from sessions.file.readonly import check_objects, check_values, connect, damaged
 from sessions.file.recovery import leftovers, settled_copy, told_of

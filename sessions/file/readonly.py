@@ -20,12 +20,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
 }
-_PRAGMAS = (
-    "trusted_schema = OFF",
-    "cell_size_check = ON",
-    "query_only = ON",
-    "mmap_size = 0",
-)
+_PRAGMAS = ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "mmap_size = 0")
 _INSTRUCTIONS = 100_000
 """Instructions of SQLite's machine between two looks at the clock."""
 

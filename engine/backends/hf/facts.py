@@ -14,12 +14,8 @@ import torch
 from engine.backends.base import BackendError
 
 _CONTEXT = (
-    "max_position_embeddings",
-    "n_positions",
-    "n_ctx",
-    "max_seq_len",
-    "max_sequence_length",
-    "seq_length",
+    *("max_position_embeddings", "n_positions", "n_ctx"),
+    *("max_seq_len", "max_sequence_length", "seq_length"),
 )
 _MOST_SCALING = 1 << 16
 """A factor beyond this is no scaling that anybody means."""
