@@ -17,26 +17,19 @@ def add_kv_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cache",
         action=argparse.BooleanOptionalAction,
-        default=None,
         help="keep K and V (default), or have every step read the whole text again",
     )
     group.add_argument(
-        "--block-size",
-        type=number("block_size"),
-        default=None,
-        metavar="N",
-        help="positions a block; default 16",
+        "--block-size", type=number("block_size"), metavar="N", help="positions a block; default 16"
     )
     group.add_argument(
         "--kv-budget",
         type=_size,
-        default=None,
         metavar="SIZE",
         help="memory for the blocks: bytes, or 512M, 2G, 1.5GiB; default: from what is free",
     )
     group.add_argument(
         "--kv-dtype",
-        default=None,
         choices=KV_DTYPES,
         help="int8 keeps K and V in 8 bits; auto (default) in the model's dtype",
     )

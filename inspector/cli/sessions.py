@@ -167,7 +167,7 @@ def _subcommands(parser: OneLineParser) -> None:
         )
     exported = act("export", "as HTML, Markdown, JSONL or CSV", "file", form=False)
     exported.add_argument("-o", "--out", default="-", metavar="OUT", help="- is standard output")
-    exported.add_argument("--format", dest="form", choices=tuple(FORMS), default=None)
+    exported.add_argument("--format", dest="form", choices=tuple(FORMS))
     exported.add_argument("--tip", type=int, metavar="NODE", help="the last node of the branch")
     exported.add_argument("--force", action="store_true", help="replace a file that is there")
     checked = act("check", "is the file whole; with --live, is the run reproduced", "file")
