@@ -90,7 +90,13 @@ class Inspector(FlowApp[None]):
         """
         super().__init__()
         self.asked = asked
-        self.engine = Engine(client, connect, self._records_came, partial(self.say, warn=True))
+        self.engine = Engine(
+            client,
+            connect,
+            tell=lambda: self.post_message(RecordsArrived()),
+            pace=lambda: self.keeping.pace(),
+            warn=partial(self.say, warn=True),
+        )
         self._keys = dict(keys or {})
         self._facts: ModelFacts | None = None
         self.controller = Controller(self.engine.send)
@@ -155,11 +161,6 @@ class Inspector(FlowApp[None]):
         self.engine.restart(self.controller, self.asked)
 
     # --- records and painting -------------------------------------------------------------------
-
-    def _records_came(self) -> None:
-        """In the client's thread."""
-        self.post_message(RecordsArrived())
-        self.keeping.pace()
 
     @on(RecordsArrived)
     def _records(self) -> None:

@@ -18,13 +18,17 @@ class Engine:
         self,
         client: Client,
         connect: Callable[[], Client],
-        notify: Callable[[], None],
+        tell: Callable[[], object],
+        pace: Callable[[], None],
         warn: Callable[[str], None],
     ) -> None:
-        """``notify`` is called for new records, in any thread; ``warn`` for what is refused."""
+        """``tell`` is called for new records; ``pace`` holds up the thread that brings them, where
+        they come too fast to be kept; ``warn`` gets what is refused.
+        """
         self.client = client
         self._connect = connect
-        self._notify = notify
+        self._tell = tell
+        self._pace = pace
         self._warn = warn
 
     @property
@@ -40,7 +44,12 @@ class Engine:
         self.client.notify = self._notify
         if isinstance(self.client, ReplayClient):
             self.client.say = self._warn
-        self._notify()
+        self._tell()
+
+    def _notify(self) -> None:
+        """In the client's thread."""
+        self._tell()
+        self._pace()
 
     def use(self, client: Client, *, grace: float = 1.0) -> None:
         """Close the client within ``grace`` seconds, and go on with this one."""

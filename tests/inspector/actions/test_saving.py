@@ -154,7 +154,7 @@ def test_c4_a_run_waits_for_its_file_so_that_little_is_left_to_write_at_the_end(
 def test_c4_the_thread_that_brings_records_is_the_one_that_waits(library: Library) -> None:
     one, waited = app(library), []
     one.keeping.pace = lambda: waited.append(threading.get_ident())  # type: ignore[method-assign]
-    one._listen()
+    one.engine.listen()
     bringing = threading.Thread(target=one.engine.client.notify)
     bringing.start()
     bringing.join()
