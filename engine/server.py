@@ -43,7 +43,7 @@ from engine.conditions.condition import Condition, ConditionError
 from engine.measure.cache_curves import measure_curves
 from engine.measure.contest import ceilings_of, measure
 from engine.measure.drift import measure_drift
-from engine.models.resolve import ModelError
+from engine.models.checks import ModelError
 from engine.records.events import (
     DenseLogits,
     EngineError,

@@ -48,22 +48,6 @@ from engine.plain_files import check_plain, reason
 from engine.progress import Progress, silent
 from engine.text import quote, visible
 
-__all__ = [
-    "DEFAULT",
-    "DTYPES",
-    "ModelError",
-    "Progress",
-    "ResolvedModel",
-    "cache_dir",
-    "check_causal",
-    "check_loaded",
-    "dtype_note",
-    "inspect_config",
-    "load",
-    "loaded_dtype",
-    "resolve",
-]
-
 log = logging.getLogger(__name__)
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")

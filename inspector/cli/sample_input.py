@@ -204,7 +204,8 @@ def _names(wanted: str, vocab_size: int) -> Names:
 
 def _model(wanted: str) -> Path:
     """The folder of a model; nothing is fetched for the sake of its names."""
-    from engine.models.resolve import ModelError, resolve
+    from engine.models.checks import ModelError
+    from engine.models.resolve import resolve
 
     try:
         return resolve(None if wanted == DEFAULT_MODEL else wanted, offline=True).path

@@ -197,7 +197,7 @@ def check_live(session: Session, command: Open, form: str) -> int:
     # The only command whose own process loads a model: nobody waits at a screen for it.
     from engine.backends import open_backend
     from engine.backends.base import BackendError
-    from engine.models.resolve import ModelError
+    from engine.models.checks import ModelError
     from engine.run.stepper import Stepper, StepperError
     from engine.sampling.candidates import SamplingError
 
