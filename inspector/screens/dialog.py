@@ -67,6 +67,17 @@ class Dialog(ModalScreen[Answer | None]):
     def heard(self, log: RunLog) -> None:
         """Records have come: perhaps what the dialog waits for."""
 
+    def answer(self) -> None:
+        """The button that agrees was pressed."""
+
+    @on(Button.Pressed, "#ok")
+    def _ok(self) -> None:
+        self.answer()
+
+    @on(Button.Pressed, "#cancel")
+    def _cancel(self) -> None:
+        self.action_close()
+
     def action_close(self) -> None:
         self.dismiss(None)
 
@@ -169,14 +180,6 @@ class Ask(Dialog[Answer]):
     @on(Input.Submitted)
     def _submitted(self) -> None:
         self.answer()
-
-    @on(Button.Pressed, "#ok")
-    def _ok(self) -> None:
-        self.answer()
-
-    @on(Button.Pressed, "#cancel")
-    def _cancel(self) -> None:
-        self.action_close()
 
     def answer(self) -> None:
         """Close with what was typed, or say why that cannot be."""

@@ -10,7 +10,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Button, Checkbox, Static, TextArea
+from textual.widgets import Checkbox, Static, TextArea
 
 from engine.commands import Submit
 from engine.records.events import EngineError
@@ -55,7 +55,7 @@ class PromptScreen(Dialog[bool]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "submit", "Read it", id="prompt.submit", tooltip="Begin a new run")
+        Binding("ctrl+s", "answer", "Read it", id="prompt.submit", tooltip="Begin a new run")
     ]
 
     def __init__(
@@ -119,15 +119,10 @@ class PromptScreen(Dialog[bool]):
     def _chat(self, message: Switch.Changed) -> None:
         self.query_one("#system", PromptText).disabled = not message.value
 
-    @on(Button.Pressed, "#ok")
-    def _ok(self) -> None:
-        self.action_submit()
+    def action_answer(self) -> None:
+        self.answer()
 
-    @on(Button.Pressed, "#cancel")
-    def _cancel(self) -> None:
-        self.action_close()
-
-    def action_submit(self) -> None:
+    def answer(self) -> None:
         chat = self.query_one(Switch).value
         try:
             wanted, system = self._written("#text"), self._written("#system") if chat else ""
