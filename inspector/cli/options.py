@@ -57,15 +57,11 @@ def add_prompt_options(parser: argparse.ArgumentParser) -> None:
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for loading a model."""
     group = parser.add_argument_group("model")
-    group.add_argument(
-        "--engine", type=engine, default=None, metavar="E", help=f"{', '.join(BACKENDS)}"
-    )
+    group.add_argument("--engine", type=engine, metavar="E", help=f"{', '.join(BACKENDS)}")
     group.add_argument("--model", metavar="M", help="hub id, folder or .gguf file")
-    group.add_argument("--device", default=None, metavar="D", help="auto, cpu, cuda, cuda:1, mps")
-    group.add_argument(
-        "--dtype", default=None, choices=DTYPES, help="default: the fastest here, timed once"
-    )
-    group.add_argument("--threads", type=number("threads"), default=None, help="CPU threads")
+    group.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
+    group.add_argument("--dtype", choices=DTYPES, help="default: the fastest here, timed once")
+    group.add_argument("--threads", type=number("threads"), help="CPU threads")
     group.add_argument(
         "--trust-remote-code", action="store_true", default=None, help="run the model's own code"
     )
@@ -75,18 +71,18 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 def add_sampler_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for sampling a whole run."""
     group = add_chain_options(parser)
-    group.add_argument("--max-tokens", type=number("max_tokens"), default=None, metavar="N")
-    group.add_argument("--prefill-chunk", type=number("prefill_chunk"), default=None, metavar="N")
+    group.add_argument("--max-tokens", type=number("max_tokens"), metavar="N")
+    group.add_argument("--prefill-chunk", type=number("prefill_chunk"), metavar="N")
 
 
 def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add the options for choosing one token, without those that only a run has."""
     group = parser.add_argument_group("sampler")
-    group.add_argument("--preset", default=None, metavar="P", help=f"{', '.join(PRESETS)}")
+    group.add_argument("--preset", metavar="P", help=f"{', '.join(PRESETS)}")
     group.add_argument(
         "-s", "--sampler", default="", metavar="SPEC", help='"temperature=0.8 top_k=40", or with >'
     )
-    group.add_argument("--seed", type=number("seed"), default=None, metavar="N", help="default 0")
+    group.add_argument("--seed", type=number("seed"), metavar="N", help="default 0")
     for name, (_, dial) in DIALS.items():
         group.add_argument(
             f"--{name.replace('_', '-')}", dest=f"dial_{name}", metavar="X", help=dial.summary
