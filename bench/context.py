@@ -32,7 +32,7 @@ from transformers import DynamicCache
 from engine.backends.hf.upcast import Upcast
 from engine.kv import attention
 from engine.kv.cache import PooledCache
-from engine.measure.roofline import measure_ceilings
+from engine.measure.ceilings import measure_ceilings
 from engine.models import resolve as models
 from tests.kv_probe import cache_argument, probe
 

@@ -43,7 +43,7 @@ RECORDED = 500
 FORK_EVERY = 200
 QUIET_S = 0.12
 """Longer than between two frames, shorter than until what is explained once the user rests."""
-TREE = str(1 + [name for name, _ in PANES].index("tree"))
+TREE = str(1 + [one.name for one in PANES].index("tree"))
 """The key of the pane where every stretch has a row."""
 
 

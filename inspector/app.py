@@ -34,7 +34,6 @@ from inspector.keys import APP, NEEDS_MODEL, OPENING
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.modal import modal_open
 from inspector.painter import Painter
-from inspector.panes.gauges.pane import GaugesPane
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
 from inspector.screens.dialog import Dialog
@@ -208,9 +207,9 @@ class Inspector(FlowApp[None]):
         self._painter.paint()
 
     def _draw(self) -> None:
+        self.controller.log.can_measure = self.engine.can_run
         watched = self.controller.breakpoints.watched(self.controller.cursor.node)
         for debugger in self._open(DebuggerScreen):
-            self.measurements.show(debugger.query(GaugesPane))
             debugger.show(self.controller.view, self.busy_s, watched)
         for screen in self._open(BreakpointsScreen):
             screen.show()

@@ -17,7 +17,8 @@ from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from inspector.messages import GoTo, NeedDense
 from inspector.state.view import RunLog, View
-from inspector.widgets.line_view import Pane, Rows
+from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Rows
 
 EIGHTHS = (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.03125)
 """Probabilities that are easy to add up in the head."""

@@ -6,14 +6,22 @@ import asyncio
 import json
 from typing import Any, ClassVar
 
+from textual.content import Content
+from textual.geometry import Size
+
 from inspector.panes import registry
-from inspector.panes.gauges.pane import GaugesPane
+from inspector.panes.registry import PaneSpec
+from inspector.state.view import View
+from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 from tests import settling
 
 
-class Toy(GaugesPane):
+class Toy(Pane):
     NAME: ClassVar[str] = "Toy"
-    SHORT: ClassVar[str] = ""
+
+    def picture(self, view: View, size: Size) -> Picture:
+        return Picture([Content(f"{size.width} by {size.height}")])
 
 
 class Eleventh(Toy):
@@ -63,5 +71,5 @@ async def reached() -> dict[str, Any]:
 
 if __name__ == "__main__":
     settling.install()
-    registry.PANES += (("toy", Toy), ("eleventh", Eleventh))
+    registry.PANES += (PaneSpec("toy", Toy), PaneSpec("eleventh", Eleventh))
     print(json.dumps(asyncio.run(reached())))

@@ -10,8 +10,6 @@ import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.folders import ROOT
 
 TOP = ("inspector", "sessions", "engine", "themes")
@@ -49,7 +47,7 @@ engine.api engine.measure
 engine.commands engine.run
 engine.backends engine.conditions
 engine.kv engine.models engine.sampling
-engine.machine_file engine.safe_output engine.timing
+engine.machine_file engine.roofline engine.safe_output engine.timing
 engine.openmp engine.parent engine.plain_files engine.progress engine.text
 engine.records
 """
@@ -57,7 +55,8 @@ engine.records
 
 OUTSIDE = {
     "inspector": "engine.commands engine.conditions engine.machine_file engine.plain_files "
-    "engine.records engine.run.step_tree engine.run.tree engine.safe_output engine.sampling engine.text engine.timing",
+    "engine.records engine.roofline engine.run.step_tree engine.run.tree engine.safe_output "
+    "engine.sampling engine.text engine.timing",
     "inspector.cli": "engine.backends engine.measure engine.models engine.openmp engine.process "
     "engine.run",
     "sessions": "engine.plain_files engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
@@ -67,11 +66,6 @@ OUTSIDE = {
     "themes": "engine.plain_files",
 }
 """Package -> what it may import from the engine; a part of a package, what it may beside that."""
-
-EXCEPTIONS = {
-    ("inspector.panes.gauges.pane", "engine.measure.roofline"): "the arithmetic of the roofline",
-}
-"""Single arrows that are known and to go; one that is there no longer fails the test."""
 
 
 def layers() -> dict[str, int]:
@@ -129,7 +123,7 @@ def test_arrows_go_down() -> None:
         for name, to in ARROWS
         if package(name) != package(to) and level[package(to)] <= level[package(name)]
     ]
-    assert [one for one in wrong if one not in EXCEPTIONS] == []
+    assert wrong == []
 
 
 def test_only_some_of_the_engine_is_known_outside() -> None:
@@ -138,14 +132,9 @@ def test_only_some_of_the_engine_is_known_outside() -> None:
         top, engine = name.partition(".")[0], to.split(".")[0] == "engine"
         if engine and top != "engine":
             allowed = f"{OUTSIDE[top]} {OUTSIDE.get(package(name), '')}".split()
-            if not {to, package(to)} & set(allowed) and (name, to) not in EXCEPTIONS:
+            if not {to, package(to)} & set(allowed):
                 wrong.append((name, to))
     assert wrong == []
-
-
-@pytest.mark.parametrize("arrow", EXCEPTIONS)
-def test_an_exception_that_is_gone_is_taken_out(arrow: tuple[str, str]) -> None:
-    assert arrow in ARROWS
 
 
 def test_modules_import_in_no_circle() -> None:

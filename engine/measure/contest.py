@@ -11,8 +11,8 @@ from typing import Protocol
 from engine.backends.abilities import measurable
 from engine.backends.base import BackendError
 from engine.commands import Measure, Open
+from engine.measure.ceilings import measure_ceilings
 from engine.measure.generate import Generate, GenerateError
-from engine.measure.roofline import measure_ceilings
 from engine.models import resolve as models
 from engine.progress import Progress
 from engine.records.measured import MEASURING_CEILINGS, Ceilings, Contest, Measured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
@@ -10,7 +10,6 @@ from engine.plain_files import reason
 from engine.records.measured import Ceilings, Measured
 from engine.records.model import ModelFacts
 from inspector.actions.host import Host
-from inspector.panes.gauges.pane import GaugesPane
 from inspector.screens.drift import DriftScreen
 from inspector.state.ceilings import Known
 
@@ -29,8 +28,6 @@ class Measurements:
         self.find = find
         self.keep = keep
         self._measured: Measured | None = None
-        self.known: Known | None = None
-        """Ceilings beside which the gauges show the run's speed."""
 
     async def drift(self) -> None:
         """Show how far the cursor's logits lie from a fresh read's; measure it where it was not."""
@@ -69,14 +66,8 @@ class Measurements:
 
     def model_is_there(self, facts: ModelFacts) -> None:
         """Look up what is known of this machine with a model that has been loaded."""
-        self.known = self.find(facts)
-
-    def show(self, panes: Iterable[GaugesPane]) -> None:
-        """Have the gauges know what this machine can do."""
-        for pane in panes:
-            pane.can_measure = self._host.engine.can_run
-            if self.known is not None:
-                pane.ceilings, pane.stale = self.known.ceilings, self.known.stale
+        log = self._host.controller.log
+        log.ceilings = self.find(facts) or log.ceilings
 
     def take(self) -> None:
         """Take over, and keep, ceilings that have just been measured."""
@@ -85,7 +76,7 @@ class Measurements:
         if facts is None or found is None or found is self._measured:
             return
         self._measured = found
-        self.known = Known(found.ceilings, datetime.now(UTC), "")
+        log.ceilings = Known(found.ceilings, datetime.now(UTC), "")
         try:
             self.keep(facts, found.ceilings)
         except OSError as error:

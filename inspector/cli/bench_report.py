@@ -11,14 +11,14 @@ from typing import Any
 
 from textual.content import Content
 
-from engine.measure.roofline import reached
 from engine.records.measured import Contest, Measured
 from engine.records.step import StepRecord
+from engine.roofline import reached
 from engine.text import visible
 from engine.timing import decode_ms, percentile
 from inspector.cli.bench_chart import chart
 from inspector.draw.numbers import bandwidth, derived, legend, measured, plural, row, three, wrapped
-from inspector.panes.gauges.pane import gauges
+from inspector.panes.gauges.figures import gauges
 from inspector.state.view import View
 from sessions.export.jsonl import kv_storage, number, plain
 
@@ -139,8 +139,7 @@ def lines(view: View, found: Measured, about: Circumstances, width: int) -> Iter
         if facts.kv_storage is not None and facts.kv_storage.unusual:
             what += f", {facts.kv_storage.unusual}"
         yield from wrapped("model", _LABEL, width, visible(what))
-    prompt = len(view.prompt.tokens) if view.prompt else 0
-    run = f"{plural(len(view.path), 'token')} after a prompt of {prompt:,}, greedy"
+    run = f"{plural(len(view.path), 'token')} after a prompt of {view.prompt_length:,}, greedy"
     yield from wrapped("run", _LABEL, width, run)
     for gauge in gauges(view, found.ceilings):
         if gauge.label not in _NOT_HERE:

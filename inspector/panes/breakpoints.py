@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from textual.content import Content
+from textual.geometry import Size
 
 from engine.conditions.condition import Unavailable
 from engine.conditions.figures import NAME_GROUPS, Name
@@ -17,6 +18,7 @@ from inspector.draw.numbers import MUTED, cut, heading, right
 from inspector.state.breakpoints import Mark, Watch, Watched
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 from inspector.widgets.watches import SIGNS, STYLES, sign, value_text
 
 _KIND = 6
@@ -31,63 +33,45 @@ _WORD = re.compile(r"[A-Za-z_]\w*$")
 # --- the list ----------------------------------------------------------------------------------
 
 
-class PointsPane(Pane):
+def draw_points(watched: Watched, size: Size) -> Picture:
     """Breakpoints first, then watches, one a row."""
-
-    NAME = "Breakpoints and watches"
-    SELECTABLE = True
-
-    watched: Watched = Watched()
-
-    def look(self, watched: Watched) -> None:
-        """Draw this from now on."""
-        self.watched = watched
-        self.rebuild()
-
-    @property
-    def chosen(self) -> Mark | Watch | None:
-        """The selected row."""
-        entries: tuple[Mark | Watch, ...] = (*self.watched.marks, *self.watched.watches)
-        return entries[self.selected] if self.selected < len(entries) else None
-
-    def header(self, view: View, width: int) -> Sequence[Content]:
-        title = f" {'':{_KIND}}{'hits':>{_HITS}}  condition"
-        return [cut(Content.styled(title, "$title"), width)] if self.watched else []
-
-    def rows(self, view: View, width: int, height: int) -> list[Content]:
-        if not self.watched:
-            return [
+    width = size.width
+    if not watched:
+        return Picture(
+            [
                 Content.styled(" None yet. Type a condition below, such as", MUTED),
                 Content("   entropy > 3 and margin < 0.1"),
                 Content('   token == " Paris"'),
                 Content('   cut("top_p", " Lyon")'),
             ]
-        marks = [self._mark(one, width) for one in self.watched.marks]
-        return marks + [_watch_row(one, width) for one in self.watched.watches]
-
-    def footer(self, view: View, width: int) -> Sequence[Content]:
-        if not self.watched.marks:
-            return []
-        words = "   ".join(f"{one} {meaning}" for one, meaning in SIGNS.items())
-        return [cut(Content.styled(f" {words}", MUTED), width)]
-
-    def _mark(self, one: Mark, width: int) -> Content:
-        point = one.point
-        shown = sign(one, at_prompt=self.watched.at_prompt)
-        notes = f"the next {point.ignore:,} pass" if point.ignore else ""
-        if point.untold and not point.told:
-            notes = f"never told: {point.untold}"
-        elif point.untold and not point.enabled:
-            notes = point.untold
-        end = Content.styled(f"  {visible(notes)}", MUTED) if notes else Content("")
-        start = Content.assemble(
-            " ",
-            (shown, STYLES[shown]),
-            (f" {point.number:<{_KIND - 2}}", MUTED),
-            f"{point.hits:>{_HITS},}  ",
-            (visible(point.text), "" if point.enabled else MUTED),
         )
-        return cut(start + end, width)
+    title = f" {'':{_KIND}}{'hits':>{_HITS}}  condition"
+    marks = [_mark_row(one, width, at_prompt=watched.at_prompt) for one in watched.marks]
+    signs = "   ".join(f"{one} {meaning}" for one, meaning in SIGNS.items())
+    return Picture(
+        marks + [_watch_row(one, width) for one in watched.watches],
+        [cut(Content.styled(title, "$title"), width)],
+        [cut(Content.styled(f" {signs}", MUTED), width)] if marks else (),
+    )
+
+
+def _mark_row(one: Mark, width: int, *, at_prompt: bool) -> Content:
+    point = one.point
+    shown = sign(one, at_prompt=at_prompt)
+    notes = f"the next {point.ignore:,} pass" if point.ignore else ""
+    if point.untold and not point.told:
+        notes = f"never told: {point.untold}"
+    elif point.untold and not point.enabled:
+        notes = point.untold
+    end = Content.styled(f"  {visible(notes)}", MUTED) if notes else Content("")
+    start = Content.assemble(
+        " ",
+        (shown, STYLES[shown]),
+        (f" {point.number:<{_KIND - 2}}", MUTED),
+        f"{point.hits:>{_HITS},}  ",
+        (visible(point.text), "" if point.enabled else MUTED),
+    )
+    return cut(start + end, width)
 
 
 def _watch_row(one: Watch, width: int) -> Content:
@@ -99,6 +83,29 @@ def _watch_row(one: Watch, width: int) -> Content:
     return cut(text + value, width)
 
 
+class PointsPane(Pane):
+    """The breakpoints and watches; ``chosen`` is the selected one."""
+
+    NAME = "Breakpoints and watches"
+    SELECTABLE = True
+
+    watched: Watched = Watched()
+
+    def look(self, watched: Watched) -> None:
+        """Draw this from now on."""
+        self.watched = watched
+        self.rebuild()
+
+    def picture(self, view: View, size: Size) -> Picture:
+        return draw_points(self.watched, size)
+
+    @property
+    def chosen(self) -> Mark | Watch | None:
+        """The selected row."""
+        entries: tuple[Mark | Watch, ...] = (*self.watched.marks, *self.watched.watches)
+        return entries[self.selected] if self.selected < len(entries) else None
+
+
 # --- the names ---------------------------------------------------------------------------------
 
 
@@ -108,8 +115,38 @@ def word_at_end(text: str) -> str:
     return found[0] if found else ""
 
 
+def draw_names(word: str, moment: Moment | None, size: Size) -> Picture:
+    """Every name and function, those that begin with ``word`` alone if any do, with values."""
+    groups: dict[str, Sequence[Name | Function]] = {**NAME_GROUPS, **FUNCTION_GROUPS}
+    every = [one for group in groups.values() for one in group]
+    near = [one for one in every if one.name.startswith(word)] if word else []
+    lines = [_name_row(one, moment, size.width) for one in near]
+    for title, entries in () if near else groups.items():
+        lines.append(heading(title, size.width))
+        lines += [_name_row(one, moment, size.width) for one in entries]
+    return Picture(lines)
+
+
+def _name_row(one: Name | Function, moment: Moment | None, width: int) -> Content:
+    name = one.signature if isinstance(one, Function) else one.name
+    room = _NAME if width >= 100 else _SHORT_NAME
+    start = Content.styled(f"{left(name, room)} ", "bold")
+    value = Content("") if isinstance(one, Function) else _value(one, moment)
+    middle = right(value, _VALUE) + Content.styled(f" {left(one.unit, _UNIT)} ", MUTED)
+    return cut(start + middle + Content.styled(visible(one.definition), MUTED), width)
+
+
+def _value(one: Name, moment: Moment | None) -> Content:
+    if moment is None:
+        return Content("")
+    try:
+        return value_text(one.read(moment))
+    except Unavailable as reason:
+        return value_text(reason)
+
+
 class NamesPane(Pane):
-    """Every name and function, those that begin like what is being typed first, with values."""
+    """Names that a condition may use; those alone that begin like what is being typed."""
 
     NAME = "What a condition may use"
     word = ""
@@ -122,33 +159,5 @@ class NamesPane(Pane):
         self.word, self.moment = word, moment
         self.rebuild()
 
-    def rows(self, view: View, width: int, height: int) -> list[Content]:
-        groups: dict[str, Sequence[Name | Function]] = {**NAME_GROUPS, **FUNCTION_GROUPS}
-        if self.word:
-            near = [one for group in groups.values() for one in group if self._fits(one)]
-            if near:
-                return [self._row(one, width) for one in near]
-        lines = []
-        for title, entries in groups.items():
-            lines.append(heading(title, width))
-            lines += [self._row(one, width) for one in entries]
-        return lines
-
-    def _fits(self, one: Name | Function) -> bool:
-        return one.name.startswith(self.word)
-
-    def _row(self, one: Name | Function, width: int) -> Content:
-        name = one.signature if isinstance(one, Function) else one.name
-        room = _NAME if width >= 100 else _SHORT_NAME
-        start = Content.styled(f"{left(name, room)} ", "bold")
-        value = Content("") if isinstance(one, Function) else self._value(one)
-        middle = right(value, _VALUE) + Content.styled(f" {left(one.unit, _UNIT)} ", MUTED)
-        return cut(start + middle + Content.styled(visible(one.definition), MUTED), width)
-
-    def _value(self, one: Name) -> Content:
-        if self.moment is None:
-            return Content("")
-        try:
-            return value_text(one.read(self.moment))
-        except Unavailable as reason:
-            return value_text(reason)
+    def picture(self, view: View, size: Size) -> Picture:
+        return draw_names(self.word, self.moment, size)

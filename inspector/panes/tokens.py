@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from itertools import accumulate
 
 from textual.content import Content
+from textual.geometry import Size
 
 from engine.records.prompt import Origin, PromptRecord
 from engine.records.step import StepRecord
@@ -18,7 +20,8 @@ from engine.run.tree import ROOT
 from inspector.draw.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
 from inspector.messages import GoTo
 from inspector.state.view import View
-from inspector.widgets.line_view import Pane, Rows
+from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 
 OUTPUT = "output"
 CURSOR = "●"
@@ -54,15 +57,16 @@ _BY_WORTH = (ID, POSITION, KIND, ORIGIN, NATS, BYTES, RANK)
 _IN_ORDER = (POSITION, ID, KIND, ORIGIN, NATS, RANK, BYTES)
 
 
+def fitting(by_worth: Sequence[Column], room: int) -> tuple[list[Column], int]:
+    """The first of these columns that fit in ``room`` cells, and the cells left over."""
+    ends = list(accumulate(column.cells + 1 for column in by_worth))
+    kept = bisect_right(ends, room)
+    return list(by_worth[:kept]), room - (ends[kept - 1] if kept else 0)
+
+
 def columns(width: int) -> tuple[Column, ...]:
     """The columns that fit beside the text at this width."""
-    room = width - 1 - _TEXT_AT_LEAST
-    kept: list[Column] = []
-    for column in _BY_WORTH:
-        if column.cells + 1 > room:
-            break
-        kept.append(column)
-        room -= column.cells + 1
+    kept, room = fitting(_BY_WORTH, width - 1 - _TEXT_AT_LEAST)
     roomy = room >= WIDE_BYTES.cells - BYTES.cells + _TEXT_AT_LEAST
     return tuple(
         WIDE_BYTES if column is BYTES and roomy else column
@@ -137,7 +141,7 @@ def token_rows(view: View, width: int) -> TokenRows | None:
     """The table at this width; None before there is a prompt."""
     if view.prompt is None:
         return None
-    cursor = len(view.prompt.tokens) + len(view.path) - 1
+    cursor = view.prompt_length + len(view.path) - 1
     return TokenRows(view.prompt, view.branch, cursor, columns(width))
 
 
@@ -166,34 +170,30 @@ def counts(view: View) -> str:
     return f"{total} · output {len(view.path):,}"
 
 
+def draw(view: View, size: Size, before: int | None = None) -> Picture:
+    """The pane. ``before``: the cursor's row in the picture before; another one is selected."""
+    header = [heading(size.width)] if size.height > 1 else []
+    rows = token_rows(view, size.width)
+    if rows is None:
+        return Picture([Content.styled("no prompt yet", _MUTED)], header)
+    return Picture(
+        rows,
+        header,
+        subtitle=counts(view),
+        select=rows.cursor if rows.cursor != before else None,
+        follow=rows.cursor,
+    )
+
+
 class TokensPane(Pane):
     """Every token, one a row. Enter or a second click on a row posts ``GoTo`` with its node."""
 
-    NAME: ClassVar[str] = "Tokens"
-    SELECTABLE: ClassVar[bool] = True
+    NAME = "Tokens"
+    SELECTABLE = True
 
-    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
-        super().__init__(id=id, number=number)
-        self._table: TokenRows | None = None
-
-    def header(self, view: View, width: int) -> Sequence[Content]:
-        return [heading(width)] if self.scrollable_content_region.height > 1 else []
-
-    def rows(self, view: View, width: int, height: int) -> Rows:
-        cursor = self._table.cursor if self._table is not None else -1
-        self._table = token_rows(view, width)
-        if self._table is None:
-            return [Content.styled("no prompt yet", _MUTED)]
-        if self._table.cursor != cursor:
-            self.selected = self._table.cursor
-        return self._table
-
-    def subtitle(self, view: View) -> Content:
-        return Content(counts(view))
-
-    def follow(self, view: View) -> int | None:
-        return self._table.cursor if self._table is not None else None
+    def picture(self, view: View, size: Size) -> Picture:
+        return draw(view, size, self.drawn.follow)
 
     def action_choose(self) -> None:
-        if self._table is not None:
-            self.post_message(GoTo(self._table.node(self.selected)))
+        if isinstance(self.drawn.rows, TokenRows):
+            self.post_message(GoTo(self.drawn.rows.node(self.selected)))

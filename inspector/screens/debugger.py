@@ -19,10 +19,11 @@ from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
 from inspector.panes.shape.pane import ShapePane
 from inspector.panes.stacks.pane import StacksPane
-from inspector.screens.layout import DIALS, TALL, TRANSCRIPT, Layout, TabStrip, places
+from inspector.screens.layout import DIALS, SPECS, TALL, TRANSCRIPT, Layout, TabStrip, places
 from inspector.state.breakpoints import Watched
 from inspector.state.view import RunLog, View
 from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import DENSE
 from inspector.widgets.status import StatusLine
 from inspector.widgets.watches import WatchStrip
 
@@ -44,7 +45,7 @@ class DebuggerScreen(Screen[None]):
     AUTO_FOCUS = "#ladder"
     BINDINGS: ClassVar[list[BindingType]] = [
         *NEXT_PANE,
-        *(pane_binding(number, pane.NAME) for number, (_, pane) in enumerate(PANES, start=1)),
+        *(pane_binding(number, one.pane.NAME) for number, one in enumerate(PANES, start=1)),
     ]
     HELP = """
 One press of **n** runs one forward pass of the model and shows what it did. **b** goes back:
@@ -63,13 +64,11 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
         with Body(id="body"):
-            panes = {
-                name: pane(id=name, number=pane_key(at)) for at, (name, pane) in enumerate(PANES, 1)
-            }
-            panes[DIALS] = DialsPane(id=DIALS, number="s")
-            for name in (name for place in places() for name in place if name in panes):
-                yield panes[name]
-                if name == TRANSCRIPT:
+            keys = {one.name: pane_key(number) for number, one in enumerate(PANES, start=1)}
+            for spec in (SPECS[name] for place in places() for name in place):
+                pane = spec.pane(id=spec.name, number=keys.get(spec.name, "s"))
+                yield pane.set_class(True, f"-in-{spec.place}")
+                if spec.name == TRANSCRIPT:
                     yield TabStrip(id="tabs")
         yield WatchStrip(id="watches")
         yield Static(id="too-small")
@@ -144,7 +143,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
     def action_focus_pane(self, number: int) -> None:
         """Give the pane with this number the focus, and room where it has none."""
         if 1 <= number <= len(PANES):
-            self._focus_on(PANES[number - 1][0])
+            self._focus_on(PANES[number - 1].name)
 
     def action_next_pane(self, by: int) -> None:
         """Give the pane ``by`` places further the focus, and room where it has none."""
@@ -152,7 +151,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             # Another pane in their place would close them.
             self.focus_next() if by > 0 else self.focus_previous()
             return
-        names = [name for name, _ in PANES]
+        names = [one.name for one in PANES]
         focused = self.focused.id if self.focused is not None else None
         at = names.index(focused) if focused in names else -1 if by > 0 else 0
         self._focus_on(names[(at + by) % len(names)])
@@ -212,7 +211,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         shape = self.query_one(ShapePane)
         self._turn_to("shape")
         self.set_focus(shape)
-        shape.draw(count, self._view)
+        shape.repeat(count, self._view)
 
     # --- showing ----------------------------------------------------------------------------------
 
@@ -241,7 +240,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
     def _show_panes(self, *, tried: bool = False) -> None:
         for pane in self.query(Pane):
             # One that has no place yet, at the very beginning, draws this once it has.
-            if pane.display and (pane.TRIES or not tried):
+            if pane.display and (not tried or SPECS[pane.id or ""].tried):
                 pane.show(self._view)
         self._ask_for_dense()
 
@@ -254,7 +253,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         view = self._view
         # An engine at full speed has better things to do.
         lacking = view.step is not None and view.dense is None and view.settled
-        if lacking and any(pane.needs_dense(view) for pane in self._panes_in_sight):
+        if lacking and any(DENSE in pane.wants for pane in self._panes_in_sight):
             self.post_message(NeedDense(view.cursor))
 
     @on(Pane.Chosen)

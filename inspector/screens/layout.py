@@ -15,37 +15,21 @@ from textual.content import Content
 from textual.widgets import Static
 
 from inspector.keys import pane_key
-from inspector.panes.registry import PANES
+from inspector.panes.registry import DIALS_SPEC, PANES
 
-TRANSCRIPT, LADDER, DIALS = "transcript", "ladder", "dials"
-PLACES: tuple[tuple[str, ...], ...] = (
-    (TRANSCRIPT,),
-    (LADDER, "stacks"),
-    ("tokens", "tree", DIALS),
-    ("kv",),
-    ("prefill",),
-    ("gauges", "shape"),
-)
-"""The places of the wide layout, row by row; who comes first in one has it at the start.
-
-A pane that none of them names shares the last one.
-"""
-
-TURNED_BY_DIALS = (LADDER, "stacks", "shape")
-"""Panes that show at once what a turned dial does."""
-
-NEEDS_ROOM = ("stacks",)
-"""Panes that in the compact layout have the whole screen."""
+TRANSCRIPT, LADDER, DIALS = "transcript", "ladder", DIALS_SPEC.name
+SPECS = {one.name: one for one in (*PANES, DIALS_SPEC)}
 
 TALL = 34
 """Lines from which the compact layout has room for the transcript beside the dials."""
 
 
 def places() -> tuple[tuple[str, ...], ...]:
-    """All places, each with every pane that may stand there."""
-    placed = {name for place in PLACES for name in place}
-    others = tuple(name for name, _ in PANES if name not in placed)
-    return (*PLACES[:-1], PLACES[-1] + others)
+    """The places of the wide layout, row by row; the first pane of each has it at the start."""
+    found: dict[str, list[str]] = {}
+    for spec in SPECS.values():
+        found.setdefault(spec.place, []).append(spec.name)
+    return tuple(map(tuple, found.values()))
 
 
 @dataclass
@@ -67,7 +51,7 @@ class Layout:
         if DIALS in place:
             self.dials = name == DIALS
         if name == DIALS:
-            self.opened = self.opened if self.opened in TURNED_BY_DIALS else LADDER
+            self.opened = self.opened if SPECS[self.opened].tried else LADDER
         elif name != TRANSCRIPT:
             self.opened = name
         if self.zoomed:
@@ -92,9 +76,9 @@ class Layout:
             return {self.zoomed}
         if wide:
             return set(self._holders.values())
-        if self.dials and self.opened in TURNED_BY_DIALS:
+        if self.dials and SPECS[self.opened].tried:
             return {DIALS, self.opened, *([TRANSCRIPT] if tall else [])}
-        if self.opened in NEEDS_ROOM and not tall:
+        if SPECS[self.opened].alone and not tall:
             return {self.opened}
         return {TRANSCRIPT, self.opened}
 
@@ -112,7 +96,7 @@ class TabStrip(Static):
         if (active, labels) == (self._active, self._labels):
             return
         self._active, self._labels = active, labels
-        styles = ["bold reverse" if name == active else "$cut" for name, _ in PANES]
+        styles = ["bold reverse" if one.name == active else "$cut" for one in PANES]
         pairs = zip(self._labels, styles, strict=True)
         self.update(Content("").join(Content.styled(*pair) for pair in pairs))
 
@@ -130,8 +114,8 @@ class TabStrip(Static):
 def tab_labels(width: int) -> list[str]:
     """The panes' names as they fit: whole, closer together, shortened, or as keys alone."""
     keys = [pane_key(number) for number in range(1, len(PANES) + 1)]
-    names = [pane.NAME for _, pane in PANES]
-    short = [pane.SHORT or pane.NAME for _, pane in PANES]
+    names = [one.pane.NAME for one in PANES]
+    short = [one.pane.SHORT or one.pane.NAME for one in PANES]
     variants = (
         [f" {key} {name} " for key, name in zip(keys, names, strict=True)],
         [f"{key} {name} " for key, name in zip(keys, names, strict=True)],

@@ -187,7 +187,7 @@ def candidates_of(view: View) -> CandidateRows | None:
     step = view.step
     if step is None:
         return None
-    total = view.facts.vocab_size if view.facts is not None else None
+    total = view.vocab_size
     note = view.log.not_stored
     if view.dense is not None:
         try:

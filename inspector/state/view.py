@@ -34,6 +34,7 @@ from engine.run.step_tree import StepTree
 from engine.run.tree import ROOT, Tree
 from engine.sampling.chain import Chain
 from engine.timing import Speed, speed
+from inspector.state.ceilings import Known
 
 
 @dataclass(eq=False)
@@ -60,6 +61,10 @@ class RunLog:
     """Cost of a token with a cache and without, as measured last."""
     measured: Measured | None = None
     """Ceilings of this machine, where they were measured in this run."""
+    ceilings: Known | None = None
+    """The ceilings beside which the run's speed is shown."""
+    can_measure: bool = False
+    """True if there is an engine that could measure them."""
     ceilings_awaited: bool = False
     """True if that is to be measured as soon as nothing runs."""
     not_stored: str = ""
@@ -175,6 +180,14 @@ class View:
     @property
     def prompt(self) -> PromptRecord | None:
         return self.log.prompt
+
+    @property
+    def prompt_length(self) -> int:
+        return len(self.prompt.tokens) if self.prompt is not None else 0
+
+    @property
+    def vocab_size(self) -> int | None:
+        return self.facts.vocab_size if self.facts is not None else None
 
     @property
     def prefill(self) -> PrefillRecord | None:

@@ -1,21 +1,16 @@
-"""The base of all panes: lines drawn one by one, only those on screen, from a pure function.
+"""The base of all panes: a picture drawn line by line, only what is on screen.
 
-A pane subclass says what its lines are (``header``, ``rows`` and ``footer``); this class scrolls,
-caches, selects and repaints. Lines are Textual ``Content`` built without markup, so that model
-text is never parsed, and coloured by the theme's variables (``"$bar"``, ``"on $surprisal-3"``,
-``"$cut $cut-style"``).
+A pane says in ``picture`` what is to be seen of a view; this class scrolls, caches, selects and
+repaints. Lines are Textual ``Content`` built without markup, so that model text is never parsed,
+and coloured by the theme's variables (``"$bar"``, ``"on $surprisal-3"``, ``"$cut $cut-style"``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import ClassVar, Protocol
+from collections.abc import Sequence
+from typing import ClassVar
 
-from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.color import TRANSPARENT
 from textual.content import Content
 from textual.events import Click, Resize
 from textual.geometry import Region, Size
@@ -23,55 +18,18 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
-from textual.style import Style
 
-from inspector.safe_screen import SAFE_TEXT
 from inspector.state.view import RunLog, View
-from inspector.widgets.frame import Frame, frame_of
+from inspector.widgets.line_painter import Frame, LinePainter
+from inspector.widgets.picture import Picture, Want
 from inspector.widgets.scrollbar import PaneScrollBar
-from inspector.widgets.styles import StyleWords
-
-SELECTED = "▸"
-"""Drawn over the first cell of the selected row, where that is a space: colour is not enough."""
 
 WHAT_IF = "WHAT IF, not the record"
 """In the title of a pane that shows what was tried; its border is dashed as well."""
 
-_HIGHLIGHT = "on $block-cursor-blurred-background"
-
-
-class Rows(Protocol):
-    """Lines that are made when asked for: a list will do, and so will a whole vocabulary."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Content: ...
-
-
 _BLANK = Content("")
-
-
 _NOTHING = (None, Size())
 """Key of lines that have not been made, or were made for another state."""
-
-
-@dataclass(eq=False, slots=True)
-class _Painted:
-    """A line on screen, and what it was drawn from."""
-
-    line: Content
-    selected: bool
-    width: int
-    strip: Strip
-    frame: Frame | None = None
-    framed: Strip | None = None
-    """The strip in that frame."""
-
-
-def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Rising numbers as runs without a gap: (the first, how many)."""
-    for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0]):
-        found = [number for _, number in run]
-        yield found[0], len(found)
 
 
 def _content(text: str | Content) -> Content:
@@ -79,7 +37,7 @@ def _content(text: str | Content) -> Content:
 
 
 class Pane(ScrollView, can_focus=True, inherit_bindings=False):
-    """One pane. Subclasses override ``rows`` and, where they like, the other hooks."""
+    """One pane. A subclass says what is seen on it (``picture``), and what its keys do."""
 
     NAME: ClassVar[str] = ""
     """Shown in the border, the help and the palette."""
@@ -89,9 +47,6 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     SELECTABLE: ClassVar[bool] = False
     """True if one row is highlighted and moved with the arrow keys. Leave its first cell blank."""
-
-    TRIES: ClassVar[bool] = False
-    """True if a chain that is tried changes what it shows."""
 
     # A text selection would need the text of lines that are not drawn.
     ALLOW_SELECT = False
@@ -124,51 +79,26 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         self.border_title = self._title
         self.view = View(RunLog())
         self.selected = 0
-        self._header: Sequence[Content] = ()
-        self._footer: Sequence[Content] = ()
-        self._rows: Rows = ()
+        self.drawn = Picture(())
+        """The picture as it was made last."""
+        self.painter = LinePainter(self)
         self._followed: tuple[int, Size] | None = None
-        # What the lines were made for; and by line on screen, which row it is and what it says.
+        # What the picture was made for; by line on screen, which row it is and what it says.
         self._made_for: tuple[View | None, Size] = _NOTHING
         self._in_sight: dict[int, tuple[int, Content]] = {}
-        self._painted: dict[int, _Painted] = {}
-        self._frame: Frame | None = None
         self._titles: dict[str, Content] = {}
-        self._words = StyleWords()
 
-    # --- what a pane says of itself -----------------------------------------------------------
-
-    def header(self, view: View, width: int) -> Sequence[Content]:
-        """Lines that stay at the top while the rest scrolls."""
-        return ()
-
-    def rows(self, view: View, width: int, height: int) -> Rows:
-        """The pane's lines, each at most ``width`` cells; ``height`` is what fits on screen."""
+    def picture(self, view: View, size: Size) -> Picture:
+        """Draw ``view`` for a place of this size, which is never empty."""
         raise NotImplementedError
 
-    def footer(self, view: View, width: int) -> Sequence[Content]:
-        """Lines that stay at the bottom. Asked anew whenever another row is selected."""
-        return ()
-
-    def tries(self, view: View) -> bool:
-        """True if the lines show what a chain to try would do, and not the record."""
-        return False
-
-    def remark(self, view: View) -> Content:
-        """A remark in the title."""
-        return Content("")
-
-    def needs_dense(self, view: View) -> bool:
-        """True if the pane lacks the whole logits of the cursor's step; they are then asked for."""
-        return False
-
-    def subtitle(self, view: View) -> str | Content:
-        """A short figure for the border."""
-        return ""
-
-    def follow(self, view: View) -> int | None:
-        """The row that belongs to the cursor, if any; brought into sight when it changes."""
-        return None
+    @property
+    def wants(self) -> Sequence[Want]:
+        """Wishes of the picture of now, which is made if need be."""
+        size = self.scrollable_content_region.size
+        if size.area and not self._up_to_date:
+            self._make(size)
+        return self.drawn.wants
 
     def clicked(self, row: int, x: int) -> None:
         """A click on a row, ``x`` cells from its left edge."""
@@ -207,23 +137,25 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             self._made_for = _NOTHING
 
     def _make(self, size: Size) -> None:
-        """Make the lines, the titles and all else that the view says, for a place of this size."""
-        width = size.width
+        """Make the picture and the titles, for a place of this size."""
+        rows = self.drawn.rows
         self._made_for = (self.view, size)
-        self._in_sight.clear()
-        self._header = self.header(self.view, width)
-        self._footer = self.footer(self.view, width)
-        self._rows = self.rows(self.view, width, self.body_height)
-        if self.selected >= len(self._rows):
-            self.selected = max(0, len(self._rows) - 1)
-            self._footer = self.footer(self.view, width)
-        self._measure(width)
-        self._entitle("border_subtitle", _content(self.subtitle(self.view)))
-        tries = self.tries(self.view)
-        self.set_class(tries, "-what-if")
-        remarks = [Content(WHAT_IF)] * tries + [self.remark(self.view)]
+        self.drawn = self.picture(self.view, size)
+        if self.drawn.select is not None:
+            self.selected = self.drawn.select
+        elif self.selected > (last := max(0, len(self.drawn.rows) - 1)):
+            self.selected = last
+            self.drawn = self.picture(self.view, size)
+        if self.drawn.rows is not rows:
+            self._in_sight.clear()
+        self._measure(size.width)
+        self._entitle("border_subtitle", _content(self.drawn.subtitle))
+        self.set_class(self.drawn.tries, "-what-if")
+        remarks = [Content(WHAT_IF)] * self.drawn.tries + [_content(self.drawn.remark)]
         self._entitle("border_title", Content(" · ").join([self._title, *filter(len, remarks)]))
-        row = self.follow(self.view)
+        if self.drawn.top:
+            self.scroll_to(y=0, animate=False)
+        row = self.drawn.follow
         if row is not None and (row, size) != self._followed:
             # Only when it moved: who scrolled away to read must not be pulled back by a record.
             self.scroll_to_row(row)
@@ -236,7 +168,8 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         return view is self.view and size == self.scrollable_content_region.size
 
     def _measure(self, width: int) -> None:
-        size = Size(width, len(self._rows) + len(self._header) + len(self._footer))
+        drawn = self.drawn
+        size = Size(width, len(drawn.rows) + len(drawn.header) + len(drawn.footer))
         before = self.virtual_size
         if size != before:
             # Set as other attributes are, a row more would lay out the whole screen again.
@@ -254,9 +187,10 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     def _refresh_changed(self) -> None:
         """Repaint the lines that differ from what is on screen, and no others."""
         width, height = self._made_for[1]
-        changed = [y for y in range(height) if self._painted_still(y) is None]
+        lines = (Region(0, y, width, 1) for y in range(height))
+        changed = [line for line in lines if not self._is_painted(line.y, width)]
         if changed:
-            self.refresh(*(Region(0, y, width, count) for y, count in _stretches(changed)))
+            self.refresh(*changed)
 
     def on_resize(self, event: Resize) -> None:
         if not self._up_to_date:
@@ -264,8 +198,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._painted.clear()
-        self._words.forget()
+        self.painter.forget()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         # A layout is painted before anybody is told of it. Made only then, the lines would be
@@ -290,91 +223,44 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _framed_now(self, y: int) -> Frame:
         """The frame as Textual paints it around the line ``y`` of the widget."""
-        painted = super().render_lines(Region(0, y, self.outer_size.width, 1))[0]
-        _, background = self.background_colors
-        filters = self.get_line_filters()
-        frame = frame_of(painted, self.gutter, self.visual_style, filters, background)
-        if not frame.is_same(self._frame):
-            self._frame = frame
-        assert self._frame is not None
-        return self._frame
+        return self.painter.frame(super().render_lines(Region(0, y, self.outer_size.width, 1))[0])
 
     def _in_frame(self, y: int, frame: Frame) -> Strip:
-        drawn = self._line_drawn(y)
-        if drawn.framed is None or drawn.frame is not frame:
-            drawn.frame, drawn.framed = frame, frame.around(drawn.strip)
-        return drawn.framed
+        line, selected = self._line(y)
+        return self.painter.framed(y, line, self._made_for[1].width, frame, selected=selected)
 
     def render_line(self, y: int) -> Strip:
-        return self._line_drawn(y).strip
+        line, selected = self._line(y)
+        return self.painter.strip(y, line, self._made_for[1].width, selected=selected)
 
-    def _line_drawn(self, y: int) -> _Painted:
-        drawn = self._painted_still(y)
-        if drawn is None:
-            width = self._made_for[1].width
-            line, selected = self._line(y)
-            drawn = _Painted(line, selected, width, self._strip(line, width, selected=selected))
-            self._painted[y] = drawn
-        return drawn
+    def _is_painted(self, y: int, width: int) -> bool:
+        line, selected = self._line(y)
+        return self.painter.is_painted(y, line, width, selected=selected)
 
     def _line(self, y: int) -> tuple[Content, bool]:
         """The pane's line ``y``, and True if it is the selected row."""
-        above, below = len(self._header), len(self._footer)
-        height = max(1, self._made_for[1].height - above - below)
+        drawn = self.drawn
+        above, height = len(drawn.header), drawn.room(self._made_for[1].height)
         if y < above:
-            return self._header[y], False
+            return drawn.header[y], False
         if y >= above + height:
             line = y - above - height
-            return (self._footer[line] if line < below else _BLANK), False
+            return (drawn.footer[line] if line < len(drawn.footer) else _BLANK), False
         index = y - above + round(self.scroll_offset.y)
-        if index >= len(self._rows):
+        if index >= len(drawn.rows):
             return _BLANK, False
         at, row = self._in_sight.get(y, (-1, _BLANK))
         if at != index:
-            row = self._rows[index]
+            row = drawn.rows[index]
             self._in_sight[y] = index, row
         return row, self.SELECTABLE and index == self.selected and self.has_focus
-
-    def _painted_still(self, y: int) -> _Painted | None:
-        """The line drawn at ``y``, if it is what would be drawn now."""
-        drawn = self._painted.get(y)
-        if drawn is None or drawn.width != self._made_for[1].width:
-            return None
-        line, selected = self._line(y)
-        if selected != drawn.selected:
-            return None
-        return drawn if line is drawn.line or line.is_same(drawn.line) else None
-
-    def _strip(self, line: Content, width: int, *, selected: bool) -> Strip:
-        base = self.visual_style
-        line = line.truncate(width, ellipsis=True)
-        if selected:
-            if line.plain.startswith(" "):
-                line = Content.styled(SELECTED, "bold") + line[1:]
-            line = line.stylize_before(f"{_HIGHLIGHT} bold")
-            base += self.style_of(_HIGHLIGHT)
-        # Not Visual.to_strips: that wraps words, and takes spaces off the ends of lines.
-        segments = [
-            Segment(text, style.rich_style)
-            for text, style in line.render(base, end="", parse_style=self.style_of)
-        ]
-        strip = Strip(segments, line.cell_length).extend_cell_length(width, base.rich_style)
-        # The app's own filter does it too, but a pane must be safe in any app.
-        return strip if line.plain.isprintable() else strip.apply_filter(SAFE_TEXT, TRANSPARENT)
-
-    def style_of(self, text: str | Style) -> Style:
-        """The style that ``text`` stands for; none where a theme lacks a variable."""
-        if isinstance(text, Style):
-            return text
-        return self._words.style(text, self.app.theme_variables)
 
     # --- moving -------------------------------------------------------------------------------
 
     @property
     def body_height(self) -> int:
         """Number of rows between the header and the footer."""
-        fixed = len(self._header) + len(self._footer)
-        return max(1, self.scrollable_content_region.height - fixed)
+        return self.drawn.room(self.scrollable_content_region.height)
 
     def scroll_to_row(self, row: int) -> None:
         """Scroll just enough that ``row`` is in sight."""
@@ -386,23 +272,9 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def select(self, row: int) -> None:
         """Select ``row`` (kept in range) and bring it into sight."""
-        self.selected = max(0, min(row, len(self._rows) - 1))
-        self.refresh_footer()
+        self.selected = max(0, min(row, len(self.drawn.rows) - 1))
+        self.rebuild()
         self.scroll_to_row(self.selected)
-
-    def refresh_footer(self) -> None:
-        """Make the lines at the bottom again, and no others."""
-        size = self.scrollable_content_region.size
-        if not size.area:
-            # Out of sight; it is made with all the rest.
-            self._made_for = _NOTHING
-            return
-        width = size.width
-        before = len(self._footer)
-        self._footer = self.footer(self.view, width)
-        if len(self._footer) != before:
-            self._measure(width)
-        self._refresh_changed()
 
     def action_move(self, by: int) -> None:
         if self.SELECTABLE:
@@ -414,20 +286,20 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         self.action_move(by * max(1, self.body_height - 1))
 
     def action_first(self) -> None:
-        self.action_move(-len(self._rows))
+        self.action_move(-len(self.drawn.rows))
 
     def action_last(self) -> None:
-        self.action_move(len(self._rows))
+        self.action_move(len(self.drawn.rows))
 
     def action_choose(self) -> None:
-        if self.SELECTABLE and len(self._rows):
+        if self.SELECTABLE and len(self.drawn.rows):
             self.post_message(self.Chosen(self, self.selected))
 
     def on_click(self, event: Click) -> None:
         offset = event.get_content_offset(self)
         if offset is None:
             return
-        line = offset.y - len(self._header)
+        line = offset.y - len(self.drawn.header)
         row = line + round(self.scroll_offset.y)
-        if 0 <= line < self.body_height and row < len(self._rows):
+        if 0 <= line < self.body_height and row < len(self.drawn.rows):
             self.clicked(row, offset.x)

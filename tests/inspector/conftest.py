@@ -8,4 +8,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def _no_rest_before_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reasons are looked for at once: whether they are there must not depend on how long a test took."""
-    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 0.001)
+    monkeypatch.setattr("inspector.panes.ladder.reasons._PAUSE_S", 0.001)

@@ -15,13 +15,13 @@ from engine.records.events import RunState
 from inspector.app import Inspector
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
-from inspector.screens.layout import NEEDS_ROOM, PLACES, tab_labels
+from inspector.screens.layout import places, tab_labels
 from inspector.state.request import Request
 from inspector.widgets.line_view import Pane
 from tests.direct import DirectClient, script
 from tests.settling import until
 
-FIRST = [place[0] for place in PLACES]
+FIRST = [place[0] for place in places()]
 """The panes of the wide layout before anything was opened."""
 
 
@@ -102,20 +102,20 @@ async def test_six_panes_in_a_wide_terminal_two_in_a_small_one() -> None:
     async with one.run_test(size=(160, 48)) as pilot:
         await pilot.pause()
         assert visible(one) == FIRST
-        for number, (name, _) in enumerate(PANES, start=1):
+        for number, spec in enumerate(PANES, start=1):
             await press(pilot, str(number))
-            assert name in visible(one)
-            assert len(visible(one)) == len(PLACES)
+            assert spec.name in visible(one)
+            assert len(visible(one)) == len(places())
         await press(pilot, "2")
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
         assert visible(one) == ["transcript", "ladder"]
-        for number, (name, _) in enumerate(PANES, start=1):
+        for number, spec in enumerate(PANES, start=1):
             await press(pilot, str(number))
             assert one.focused is not None
-            assert one.focused.id == name
-            assert name in visible(one)
-            assert len(visible(one)) == (1 if name in NEEDS_ROOM else 2)
+            assert one.focused.id == spec.name
+            assert spec.name in visible(one)
+            assert len(visible(one)) == (1 if spec.alone else 2)
 
 
 async def test_tabs_can_be_clicked() -> None:
@@ -159,7 +159,7 @@ async def test_a_zoom_fills_the_body_and_applies_no_stylesheet(
         await press(pilot, "n", pane)
         ladder = one.screen.query_one(LadderPane)
         if ladder.display:  # it explains in a thread of its own
-            await until(lambda: ladder._why)
+            await until(lambda: ladder.reasons.found)
         places = {str(each.id): each.region for each in one.screen.query(Pane) if each.display}
         before = screen_text(one)
         applied: list[object] = []
@@ -316,8 +316,8 @@ async def test_every_action_has_a_plain_key() -> None:
     one = app()
     async with one.run_test(size=(160, 48)) as pilot:
         await pilot.pause()
-        for name, _ in PANES:
-            one.query_one(f"#{name}").focus()
+        for spec in PANES:
+            one.query_one(f"#{spec.name}").focus()
             await pilot.pause()
             plain: dict[str, bool] = {}
             for key, active in one.screen.active_bindings.items():
@@ -325,7 +325,7 @@ async def test_every_action_has_a_plain_key() -> None:
                 action = active.binding.action
                 plain[action] = plain.get(action, False) or easy
             hard = [action for action, easy in plain.items() if not easy]
-            assert hard == [], name
+            assert hard == [], spec.name
 
 
 @pytest.mark.parametrize("name", themes.names())

@@ -48,7 +48,7 @@ def spec(one: Inspector) -> str | None:
 
 
 async def explained(one: Inspector, pilot: Pilot[None]) -> None:
-    await until(lambda: one.query_one(LadderPane).resting)
+    await until(lambda: one.query_one(LadderPane).reasons.resting)
     await pilot.pause()
 
 
@@ -186,7 +186,7 @@ async def test_dials_turn_from_the_ladder_too() -> None:
 
 async def test_whole_logits_are_asked_for_once_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     # A row that is explained has its logits asked for as well, when the cursor has rested.
-    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 60.0)
+    monkeypatch.setattr("inspector.panes.ladder.reasons._PAUSE_S", 60.0)
     one = app()
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "n", "n", "s", "plus", "plus", "minus")

@@ -123,10 +123,10 @@ def test_every_kind_of_record_is_marked() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("name", [name for name, _ in PANES])
+@pytest.mark.parametrize("name", [one.name for one in PANES])
 async def test_no_pane_shows_what_acts_b1(name: str, size: tuple[int, int]) -> None:
     """B1: the pane alone, without the app's own filter, painted from marked records."""
-    kind = dict(PANES)[name]
+    kind = next(one.pane for one in PANES if one.name == name)
     for but in (frozenset(), LETS_CHAINS_BE):
         log = RunLog()
         for record in hostile_records(but):

@@ -49,7 +49,7 @@ def keys(*pressed: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
             await pilot.pause()
         for ladder in pilot.app.screen_stack[0].query(LadderPane):
             if ladder.display and ladder.size.area:
-                await until(lambda ladder=ladder: ladder._why)  # type: ignore[misc]
+                await until(lambda ladder=ladder: ladder.reasons.found)  # type: ignore[misc]
         await pilot.pause()
 
     return before

@@ -7,13 +7,12 @@ there is, its value, and where the value came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Blur, Key, Paste
+from textual.geometry import Size
 
 from engine.sampling.chain import PRESETS, Chain
 from engine.sampling.stages import DIALS, STAGES, Value
@@ -21,9 +20,8 @@ from inspector import keys
 from inspector.draw.numbers import cut, muted
 from inspector.messages import Try
 from inspector.modal import modal_open
-from inspector.panes.dials.rows import DialRow, columns, stage_line, titles
+from inspector.panes.dials.rows import DialRow, DialTable, chain_in, columns, stage_line, titles
 from inspector.panes.dials.scales import moved, scale_of, value_at
-from inspector.panes.dials.table import DialTable, chain_in
 from inspector.panes.dials.words import dial_words, hints, outcome, stage_words
 from inspector.state.view import View
 from inspector.state.whatif import (
@@ -40,19 +38,61 @@ from inspector.state.whatif import (
     value_in,
     without,
 )
-from inspector.widgets.line_view import Pane, Rows
+from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import DENSE, Picture
 
 _NOT_HERE = " this chain runs in the engine only: nothing can be tried on it"
 _TALL, _LOW = 11, 5
 """Pane heights from which there are a head and three lines below, or two; else one."""
 
 
+@dataclass(frozen=True)
+class DialsUI:
+    """State of the pane."""
+
+    selected: int = 0
+    inserting: bool = False
+    """True while the list of stages that could be put in is open."""
+    typed: str | None = None
+    """Text that is being written in place of the selected dial's value."""
+    error: str = ""
+
+
+def draw(view: View, size: Size, ui: DialsUI = DialsUI()) -> Picture:
+    """The pane."""
+    (width, height), table, chain = size, DialTable.of(view), chain_in(view)
+    header = [titles(columns(width), width)]
+    if ui.inserting and chain is not None:
+        stages = absent_stages(chain)
+        header = [Content.styled(cut(Content("   stage to put in"), width).plain, "$title")]
+        rows = [stage_line(name, width) for name in stages]
+        about = stage_words(stages[ui.selected : ui.selected + 1])
+    else:
+        row = table.at(ui.selected)
+        rows = table.lines(width, row.dial.name if row is not None else "", ui.typed)
+        if not table.rows:
+            known = view.settings is not None or view.step is not None
+            rows = [muted(_NOT_HERE if known else " no settings yet")]
+        settings = settings_at(view)
+        notes = settings.notes if settings is not None else ()
+        about = dial_words(row, notes) if row is not None else Content("")
+    footer = [cut(outcome(view, ui.error), width), cut(about, width)]
+    footer.append(hints(view, width, writing=ui.typed is not None))
+    return Picture(
+        rows,
+        header if height >= _TALL else (),
+        footer[: 1 + (height >= _LOW) + (height >= _TALL)],
+        subtitle="" if chain is None else f"{chain.preset}: {PRESETS[chain.preset].title}",
+        tries=hypothetical(view),
+        wants=[DENSE],
+    )
+
+
 class DialsPane(Pane):
     """The dials. ``turn`` is for the screen, whose keys work from any pane."""
 
-    NAME: ClassVar[str] = "Dials"
-    TRIES: ClassVar[bool] = True
-    SELECTABLE: ClassVar[bool] = True
+    NAME = "Dials"
+    SELECTABLE = True
     HELP = """
 Try other sampler settings on the token under the cursor. The ladder shows at once what they would
 have done with **the same logits and the same dice**; no pass is run, and the record stays as it
@@ -68,101 +108,56 @@ the dials and drops what was tried.
 Before a dial's name: **\\*** differs from the record, **+** put in, **✂** taken out, **!** a value
 in use that nobody asked for.
 """
-    BINDINGS: ClassVar[list[BindingType]] = [*keys.TRYING, *keys.DIALS]
+    BINDINGS = [*keys.TRYING, *keys.DIALS]
 
     def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
         super().__init__(id=id, number=number)
-        self._table = DialTable()
-        self._stages: list[str] | None = None
         self._dial = ""
+        self._inserting = False
         self._typed: str | None = None
         self._error = ""
         self._asked: Try | None = None
 
-    # --- lines --------------------------------------------------------------------------------
+    def picture(self, view: View, size: Size) -> Picture:
+        self._keep_chosen()
+        ui = DialsUI(self.selected, self._inserting, self._typed, self._error)
+        return draw(view, size, ui)
 
-    def header(self, view: View, width: int) -> Sequence[Content]:
-        self._read(view)
-        if self._height < _TALL:
-            return ()
+    def _keep_chosen(self) -> None:
+        """The chosen dial stays chosen where its row moves."""
         if self._stages is not None:
-            return [Content.styled(cut(Content("   stage to put in"), width).plain, "$title")]
-        return [titles(columns(width), width)]
-
-    def _read(self, view: View) -> None:
-        """Take in what the dials are set to; the chosen one stays chosen where its row moves."""
-        self._table = DialTable.of(view)
-        chain, line = chain_in(view), self._table.line_of(self._dial)
-        if self._stages is not None and chain is not None:
-            self._stages = absent_stages(chain)
-        elif line is not None:
+            return
+        line, row = DialTable.of(self.view).line_of(self._dial), self._row
+        if line is not None:
             self.selected = line
-        elif self._row is not None:
-            self._dial = self._row.dial.name
-
-    def rows(self, view: View, width: int, height: int) -> Rows:
-        if self._stages is not None:
-            return [stage_line(name, width) for name in self._stages]
-        if not self._table.rows:
-            known = view.settings is not None or view.step is not None
-            return [muted(_NOT_HERE if known else " no settings yet")]
-        return self._table.lines(width, self._dial, self._typed)
-
-    def footer(self, view: View, width: int) -> Sequence[Content]:
-        lines = [cut(outcome(view, self._error), width)]
-        if self._height >= _LOW:
-            lines.append(cut(self._about(), width))
-        if self._height >= _TALL:
-            lines.append(hints(view, width, writing=self._typed is not None))
-        return lines
-
-    def subtitle(self, view: View) -> Content:
-        chain = chain_in(view)
-        if chain is None:
-            return Content("")
-        return Content(f"{chain.preset}: {PRESETS[chain.preset].title}")
-
-    def tries(self, view: View) -> bool:
-        return hypothetical(view)
-
-    def needs_dense(self, view: View) -> bool:
-        return True
-
-    @property
-    def _height(self) -> int:
-        return self.scrollable_content_region.height
+        elif row is not None:
+            self._dial = row.dial.name
 
     @property
     def _chain(self) -> Chain | None:
         return chain_in(self.view)
 
-    def _about(self) -> Content:
-        """The chosen dial in words; in the list of stages, the chosen stage."""
-        if self._stages is not None:
-            return stage_words(self._stages[self.selected : self.selected + 1])
-        return dial_words(self._row, self._notes) if self._row is not None else Content("")
-
     @property
-    def _notes(self) -> Sequence[str]:
-        settings = settings_at(self.view)
-        return settings.notes if settings is not None else ()
+    def _stages(self) -> list[str] | None:
+        """While one is to be put in, the stages there are."""
+        return absent_stages(self._chain) if self._inserting and self._chain else None
 
     # --- which row ----------------------------------------------------------------------------
 
     @property
     def _row(self) -> DialRow | None:
         """The chosen dial; None on the heading, and in the list of stages."""
-        return None if self._stages is not None else self._table.at(self.selected)
+        return None if self._stages is not None else DialTable.of(self.view).at(self.selected)
 
     def select(self, row: int) -> None:
-        if self._stages is None and row == self._table.heading:
+        if self._stages is None and row == DialTable.of(self.view).heading:
             row += 1 if row >= self.selected else -1
         if row != self.selected:
             self._stop_writing()
-        super().select(row)
+        self.selected = max(0, min(row, len(self.drawn.rows) - 1))
         chosen = self._row
         self._dial = chosen.dial.name if chosen is not None else ""
-        self.rebuild()
+        super().select(row)
 
     def clicked(self, row: int, x: int) -> None:
         self.select(row)
@@ -211,7 +206,7 @@ in use that nobody asked for.
         # The next key may come before the answer: it must turn what this one has turned. Painted
         # is with the answer: a frame before it would hold it up.
         self.view = replace(self.view, what_if=tried)
-        self._read(self.view)
+        self._keep_chosen()
         self._asked = Try(tried)
         self.post_message(self._asked)
 
@@ -255,23 +250,22 @@ in use that nobody asked for.
 
     def action_insert(self) -> None:
         """Open the list of stages that are not in the chain, or close it."""
-        chain = self._chain
-        if chain is None:
+        if self._chain is None:
             return
         self._stop_writing()
-        self._stages = None if self._stages is not None else absent_stages(chain)
+        self._inserting = not self._inserting
         self.selected = 0
         self.scroll_to(y=0, animate=False)
         self.rebuild()
 
     def action_choose(self) -> None:
         """Write the value of the dial; in the list of stages, put the chosen one in."""
-        chain = self._chain
-        if chain is not None and self._stages is not None and self.selected < len(self._stages):
-            name = self._stages[self.selected]
+        chain, stages = self._chain, self._stages
+        if chain is not None and stages is not None and self.selected < len(stages):
+            name = stages[self.selected]
             first = STAGES[name].dials[0]
             values = {first.name: scale_of(first).start} if first.numeric else {}
-            self._stages, self._dial = None, first.name
+            self._inserting, self._dial = False, first.name
             self._try(lambda: inserted(chain, name, values))
             if not first.numeric:
                 self._typed = ""

@@ -3,264 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from textual.content import Content
+from textual.geometry import Size
 
-from engine.measure.roofline import reached
-from engine.records.measured import MEASURING_CEILINGS, MEASURING_CURVES, Ceilings
-from engine.records.model import ModelFacts
 from engine.records.step import StepRecord
-from engine.records.step_table import StepPath, figures_of, steady
-from engine.text import visible
-from engine.timing import Speed, gaps_ms, percentile
-from inspector.draw.numbers import (
-    Mark,
-    beside,
-    cut,
-    derived,
-    legend,
-    measured,
-    ms,
-    muted,
-    nats,
-    nothing,
-    percent,
-    plural,
-    rate,
-    row,
-    size,
-    three,
-)
+from engine.records.step_table import figures_of
+from inspector.draw.numbers import Mark, beside, cut, legend, ms, muted, nats, rate, row
 from inspector.draw.plots import Series, plot
-from inspector.panes.gauges.cache_curves import FROM, Chart, chart_of, curve_lines, in_words
-from inspector.panes.gauges.steps import forward, letter, letters, step_table
+from inspector.panes.gauges.cache_curves import FROM, Chart, chart_of, curve_lines
+from inspector.panes.gauges.figures import LABEL, MBU, Gauge, gauges
+from inspector.panes.gauges.steps import letters, step_table
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 
-LABEL = 10
 TWO_COLUMNS = 72
 EXPLAIN_FROM = 30
 EXPLAIN_WIDTH = 76
-WHY = {"": "", "w": "warm-up: ", "r": "reused logits: ", "b": "branch read again: "}
 TABLE_FROM = 24
-MBU = "MBU"
-_MBU_IS = "(weights + K and V so far) / time / this machine's bandwidth"
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """One line: a figure, notes on it (the longest that fits is shown) and its definition."""
-
-    label: str
-    figure: Content
-    notes: tuple[str, ...] = ()
-    definition: str = ""
-
-
-# --- the figures ----------------------------------------------------------------------------
-
-
-def gauges(
-    view: View, ceilings: Ceilings | None, stale: str = "", *, can_measure: bool = False
-) -> list[Gauge]:
-    """All figures, most important first. ``stale`` is the date of ceilings that are not recent.
-
-    With ``can_measure`` there is an engine that ceilings can be had of.
-    """
-    speed, path = view.speed, view.path
-    return [
-        *_speeds(speed, path),
-        _this_step(view.step),
-        _overhead(path),
-        _ceilings_on_the_way(view)
-        or _mbu(view.facts, path, ceilings, stale, can_measure=can_measure),
-        *_memory(view),
-        *_cache(view),
-        _steps(speed, path),
-    ]
-
-
-def _figure(text: str, reason: str) -> Content:
-    """A derived figure, or ``—`` and why."""
-    return derived(text, "bold") if text != "—" else nothing(reason)
-
-
-def _speeds(speed: Speed, path: Sequence[StepRecord]) -> list[Gauge]:
-    gaps = gaps_ms(path)
-    p50, p95 = (ms(percentile(gaps, share)) for share in (0.5, 0.95))
-    spread = f"p50 {p50}, p95 {p95} •" if len(gaps) else ""
-    none_yet = "no token yet" if not path else "needs two tokens that count"
-    wait = speed.end_to_end_tps
-    whole = f"with the reading {rate(wait)} ƒ" if wait is not None else ""
-    return [
-        Gauge(
-            "TTFT",
-            _figure(ms(speed.ttft_ms), "no token yet"),
-            ("tokenize + prefill + first sample",),
-            "submit to first token id; loading and thinking time never count",
-        ),
-        Gauge(
-            "ITL",
-            _figure(ms(speed.itl_ms), none_yet),
-            tuple(filter(None, (spread,))),
-            "mean time between tokens (TPOT), over the steps that count",
-        ),
-        Gauge(
-            "TPS",
-            _figure(rate(speed.tps), none_yet),
-            tuple(filter(None, (f"decoding; {whole}" if whole else "", whole))),
-            "(n − 1) tokens / time from the first to the last, the same steps",
-        ),
-        Gauge(
-            "prefill",
-            _figure(rate(speed.prefill_tps), "nothing read yet"),
-            (),
-            "prompt tokens really computed / time of the prefill",
-        ),
-    ]
-
-
-def _this_step(step: StepRecord | None) -> Gauge:
-    if step is None:
-        return Gauge("this step", nothing("the prompt"))
-    t = step.timing
-    rest = t.detokenize_ms + t.other_ms
-    parts = f"forward {forward(step)}, sample {ms(t.sample_ms)}, other {ms(rest)}"
-    why = WHY[letter(t)]
-    return Gauge(
-        "this step",
-        measured(ms(t.total_ms), "bold"),
-        (why + parts, why + f"forward {forward(step)}", why.rstrip(": ")),
-        "forward pass + sampling + detokenizing and keeping the record",
-    )
-
-
-def _overhead(path: Sequence[StepRecord]) -> Gauge:
-    """Cost of a step beside its forward pass, on average."""
-    later = figures_of(path)[1:]
-    counts = steady(later)
-    totals, forwards, samples = (
-        later[name][counts] for name in ("total_ms", "forward_ms", "sample_ms")
-    )
-    total = float(totals.sum())
-    if total <= 0:
-        return Gauge("overhead", nothing("needs two tokens that count"))
-    extra = total - float(forwards.sum())
-    sample = float(samples.mean())
-    each = extra / len(totals)
-    return Gauge(
-        "overhead",
-        derived(percent(extra / total)),
-        (f"of a step: {ms(each)} ƒ, of which sampling {ms(sample)} ƒ", f"{ms(each)} ƒ a step"),
-        "share of a step that is not the forward pass",
-    )
-
-
-def _ceilings_on_the_way(view: View) -> Gauge | None:
-    """Progress of the measurement of the ceilings; None where it is not wanted."""
-    now = view.log.loading
-    if view.log.ceilings_awaited:
-        return Gauge(MBU, nothing("waits for the run's end"), (), _MBU_IS)
-    if now is not None and now.phase == MEASURING_CEILINGS:
-        return Gauge(MBU, nothing("being measured"), (visible(now.detail),), _MBU_IS)
-    return None
-
-
-def _mbu(
-    facts: ModelFacts | None,
-    path: StepPath,
-    ceilings: Ceilings | None,
-    stale: str,
-    *,
-    can_measure: bool,
-) -> Gauge:
-    definition = _MBU_IS
-    if ceilings is None:
-        how = "M or click: measure it" if can_measure else "run llm-inspect bench"
-        return Gauge(MBU, nothing(how), (), definition)
-    if facts is None:
-        return Gauge(MBU, nothing("no model loaded"), (), definition)
-    if facts.device.partition(":")[0] != ceilings.device:
-        why = f"bench was on {ceilings.device}, this is {facts.device}"
-        return Gauge(MBU, nothing(why), (), definition)
-    steps = path[1:].only(steady(path.figures[1:]))
-    found = reached(facts, steps, ceilings)
-    if found is None:
-        why = "needs two tokens that count" if not steps else "the cache's size is not known"
-        return Gauge(MBU, nothing(why), (), definition)
-    least = ms(found.floor_ms)
-    notes: tuple[str, ...] = (f"this step could take {least} at best ƒ", f"floor {least} ƒ")
-    if stale:
-        # Of the notes that fit, one that dates the figure must win.
-        dated = (f"bench of {stale}", f"of {stale}")
-        notes = (f"{notes[0]}; {dated[0]}", f"{notes[1]}; {dated[0]}", *dated)
-    if found.mbu is not None and found.mbu > 1:
-        notes = ("the ceiling is too low: bench again, nothing else running", "ceiling too low")
-    return Gauge(MBU, _figure(percent(found.mbu), ""), notes, definition)
-
-
-def _memory(view: View) -> list[Gauge]:
-    facts = view.facts
-    kv = view.step.kv if view.step else view.prefill.kv if view.prefill else None
-    if facts is None:
-        return [Gauge("weights", nothing("no model loaded"))]
-    cache = kv.nbytes if kv is not None else None
-    reason = visible(facts.kv_note) or "nothing read yet"
-    return [
-        Gauge(
-            "weights",
-            measured(size(facts.weight_bytes)),
-            (f"{facts.parameters:,} parameters, {facts.dtype}", facts.dtype),
-        ),
-        Gauge(
-            "KV cache",
-            measured(size(cache)) if cache is not None else nothing(reason),
-            (plural(kv.stored, "position"),) if kv is not None and cache is not None else (),
-        ),
-    ]
-
-
-def _cache(view: View) -> list[Gauge]:
-    """Worth of the KV cache, where that was measured, is being, or had better be."""
-    now, chart = view.log.loading, chart_of(view)
-    if now is not None and now.phase == MEASURING_CURVES:
-        share = f" {now.fraction * 100:.0f}%" if now.fraction is not None else ""
-        return [Gauge("cache", nothing(f"measuring{share}: {visible(now.detail)}"))]
-    definition = "time of a token without a cache / with one, at the longest text measured"
-    if chart is not None:
-        ratio = chart.ratio
-        figure = _figure(f"{three(ratio)} ×" if ratio is not None else "—", "no time was measured")
-        length = plural(chart.curves.lengths[-1], "token")
-        notes = (in_words(chart), f"faster with it, at {length}", "faster with it")
-        return [Gauge("cache", figure, notes, definition)]
-    if view.facts is not None and not view.facts.keeps_cache:
-        return [Gauge("cache", nothing("off: C times this text with one too"), (), definition)]
-    return []
-
-
-def _steps(speed: Speed, path: Sequence[StepRecord]) -> Gauge:
-    counted = len(gaps_ms(path))
-    out = [
-        plural(number, what)
-        for number, what in (
-            (speed.warmup_steps, "warm-up"),
-            (speed.reused_steps, "reused step"),
-            (speed.reread_steps, "branch read again"),
-        )
-        if number
-    ]
-    note = f"{counted:,} in the averages" + (f"; left out: {', '.join(out)}" if out else "")
-    return Gauge(
-        "steps",
-        Content(f"{len(path):,}"),
-        (note, f"{counted:,} averaged"),
-        "w warm-up; r reused logits; b branch read again; × not finite",
-    )
-
-
-# --- over the steps -------------------------------------------------------------------------
 
 
 def latency(path: Sequence[StepRecord]) -> Series:
@@ -289,19 +50,15 @@ def entropies(path: Sequence[StepRecord]) -> tuple[Series, Series]:
     )
 
 
-# --- the pane -------------------------------------------------------------------------------
+def draw(view: View, size: Size) -> Picture:
+    """The pane."""
+    tps = view.speed.tps
+    return Picture(_lines(view, *size), subtitle="" if tps is None else rate(tps))
 
 
-def gauge_lines(
-    view: View,
-    width: int,
-    height: int,
-    ceilings: Ceilings | None = None,
-    stale: str = "",
-    *,
-    can_measure: bool = False,
-) -> list[Content]:
-    """The whole pane."""
+def _lines(view: View, width: int, height: int) -> list[Content]:
+    known, can_measure = view.log.ceilings, view.log.can_measure
+    ceilings, stale = (known.ceilings, known.stale) if known is not None else (None, "")
     shown = gauges(view, ceilings, stale, can_measure=can_measure)
     raw, final = entropies(view.path)
     series = (latency(view.path), raw, final)
@@ -356,24 +113,12 @@ def _figures(shown: Sequence[Gauge], width: int, height: int) -> list[Content]:
 class GaugesPane(Pane):
     """Speed, memory and entropy up to the cursor."""
 
-    NAME: ClassVar[str] = "Gauges"
+    NAME = "Gauges"
 
-    ceilings: Ceilings | None = None
-    """Ceilings of this machine, once they have been measured."""
-    stale: str = ""
-    """The date of that, where it was long ago or things have changed since."""
-    can_measure: bool = False
-    """True if there is an engine that could measure it now."""
-
-    def rows(self, view: View, width: int, height: int) -> list[Content]:
-        return gauge_lines(
-            view, width, height, self.ceilings, self.stale, can_measure=self.can_measure
-        )
+    def picture(self, view: View, size: Size) -> Picture:
+        return draw(view, size)
 
     def clicked(self, row: int, x: int) -> None:
-        if self.can_measure and self.ceilings is None and self._rows[row].plain.startswith(MBU):
+        log = self.view.log
+        if log.can_measure and log.ceilings is None and self.drawn.rows[row].plain.startswith(MBU):
             self.call_later(self.run_action, "app.measure_ceilings")
-
-    def subtitle(self, view: View) -> str:
-        speed = view.speed
-        return rate(speed.tps) if speed.tps is not None else ""

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from engine.records.cache import BranchState, PoolState
 from engine.records.vocabulary import Token
+from engine.run.step_tree import StepTree
 from engine.run.tree import ROOT, Tree, walk
-from inspector.state.view import RunLog, View
+from inspector.state.view import View
 
 
 class Place(NamedTuple):
@@ -63,14 +64,14 @@ class CursorBranch:
 
 
 class TextTree:
-    """The tree of a log's run, where nodes that end the same text are one.
+    """The tree of a run, where nodes that end the same text are one.
 
     The first of them that was asked for stands for all. It grows with the run, until the next
     prompt.
     """
 
-    def __init__(self, log: RunLog) -> None:
-        self.nodes = log.tree
+    def __init__(self, nodes: StepTree) -> None:
+        self.nodes = nodes
         self._tree = Tree()
         self._stands_for = {ROOT: ROOT}
         self._texts: dict[tuple[int, int], int] = {}
@@ -91,11 +92,6 @@ class TextTree:
         return self._stands_for[node]
 
 
-def prompt_length(view: View) -> int:
-    """Number of tokens in the prompt."""
-    return len(view.prompt.tokens) if view.prompt is not None else 0
-
-
 def cursor_branch(view: View, pool: PoolState, texts: TextTree) -> CursorBranch:
     """The branch that has most of what the cursor's token was drawn from.
 
@@ -104,7 +100,7 @@ def cursor_branch(view: View, pool: PoolState, texts: TextTree) -> CursorBranch:
     text will do. Of equals the one that the engine goes on with, then one that is held, then the
     newest.
     """
-    prompt = prompt_length(view)
+    prompt = view.prompt_length
     read = view.prefill.kv.seen if view.prefill is not None else 0
     wanted = view.step.position if view.step is not None else min(prompt, read)
     best: tuple[tuple[int, bool, bool, int], BranchState | None] = ((0, False, False, -1), None)
@@ -136,14 +132,14 @@ def node_at(view: View, branch: BranchState, position: int) -> int | None:
     """The node that a position of a branch belongs to; None where the run has none for it."""
     if branch.node is None:
         return None
-    depth = max(0, position + 1 - prompt_length(view))
+    depth = max(0, position + 1 - view.prompt_length)
     node = view.log.tree.above(branch.node, depth)
     return node if node in view.log.tree else None
 
 
 def token_at(view: View, branch: BranchState, position: int) -> Token | None:
     """The token at a position of a branch; None where the run does not know it."""
-    prompt = prompt_length(view)
+    prompt = view.prompt_length
     node = node_at(view, branch, position)
     if node is None or view.prompt is None:
         return None

@@ -16,7 +16,6 @@ from inspector.panes.kv.branch import (
     name_of,
     node_at,
     owners,
-    prompt_length,
     token_at,
 )
 from inspector.panes.kv.pool import Kind, PoolLook, group_name, span
@@ -118,7 +117,7 @@ def last_node(view: View, look: PoolLook, place: Place) -> int | None:
         return None
     shown = _shown(held, look.cursor)
     last = shown.positions(look.pool.block_size)[1] - 1
-    own, prompt = shown.branch is look.cursor.branch, prompt_length(view)
+    own, prompt = shown.branch is look.cursor.branch, view.prompt_length
     if own and prompt <= last < look.cursor.covered:
         # The branch may be of the same text, and yet go by other nodes.
         return view.path.node(last - prompt)

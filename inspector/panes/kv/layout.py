@@ -36,11 +36,11 @@ Line = Content | GridLine
 class KVRows:
     """The pane's lines: two columns, or all in the right one. Grid lines are drawn when asked."""
 
-    left: Sequence[Content]
-    right: Sequence[Line]
-    edge: int
+    left: Sequence[Content] = ()
+    right: Sequence[Line] = ()
+    edge: int = 0
     """Column at which the right half begins."""
-    chosen: Place | None
+    chosen: Place | None = None
 
     def __len__(self) -> int:
         return max(len(self.left), len(self.right))
@@ -73,9 +73,9 @@ class KVRows:
         """All that is drawn block by block, with its group."""
         return [(one.look.number, part) for _, one in self._grid for part in one.stretches]
 
-    def beside(self, place: Place | None, by: int) -> Place | None:
-        """The block drawn next to this one, after it or before (-1); None at the end."""
-        drawn = self._drawn
+    def beside(self, by: int) -> Place | None:
+        """The block drawn next to the chosen one, after it or before (-1); None at the end."""
+        drawn, place = self._drawn, self.chosen
         for at, (group, part) in enumerate(drawn):
             here = part.first <= place.block < part.first + part.number if place else False
             if place is None or group != place.group or not here:
@@ -88,9 +88,9 @@ class KVRows:
             return Place(group, part.first if by > 0 else part.first + part.number - 1)
         return self.outermost(last=False)
 
-    def below(self, place: Place | None, by: int) -> Place | None:
-        """The block drawn so many lines below (above: negative) this one; None without one."""
-        grid = self._grid
+    def below(self, by: int) -> Place | None:
+        """The block so many lines below (above: negative) the chosen one; None without one."""
+        grid, place = self._grid, self.chosen
         for at, (_, line) in enumerate(grid):
             x = line.x_of(place) if place is not None else None
             if x is not None:

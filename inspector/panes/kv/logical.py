@@ -57,8 +57,7 @@ def logical_picture(view: View, width: int, height: int) -> list[Content]:
         kept = facts is None or facts.keeps_cache
         why = "it keeps no positions" if kept else "no cache: each pass reads all of it again"
         return [heading("Logical blocks", width), cut(muted(f"n/a  {why}"), width)]
-    prompt = len(view.prompt.tokens) if view.prompt is not None else 0
-    blocks = logical_blocks(kv, prompt)
+    blocks = logical_blocks(kv, view.prompt_length)
     free = free_blocks(kv, facts.context_length if facts is not None else None)
     lines = [heading(_title(kv, blocks, free, width), width)]
     foot = [key(width, lost=kv.stored < kv.seen)] if height >= 4 else []

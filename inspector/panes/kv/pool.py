@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.records.cache import BlockStatus, GroupState, PoolState
+from engine.run.step_tree import StepTree
 from inspector.draw.numbers import plural
 from inspector.panes.kv.branch import CursorBranch, TextTree, cursor_branch
-from inspector.state.view import View
+from inspector.state.view import RunLog, View
 
 _MOST_BYTES = 1 << 62
 _MOST_THINGS = 1 << 31
@@ -107,15 +109,25 @@ class PoolLook:
     groups: tuple[GroupLook, ...]
 
 
-def pool_look(view: View, texts: TextTree | None = None) -> PoolLook | str:
+def pool_look(view: View) -> PoolLook | str:
     """The pool as the cursor sees it; or why it is not drawn, "" where there is none."""
-    pool = view.pool
+    return _pool_look(view.log, view.cursor, view.pool, view.prompt, view.prefill)
+
+
+@lru_cache(maxsize=2)
+def _pool_look(log: RunLog, cursor: int, pool: PoolState | None, *_: object) -> PoolLook | str:
+    """Remembered for as long as the records are the same that it is made of."""
     if pool is None:
         return ""
     if found := contradiction(pool):
         return found
-    cursor = cursor_branch(view, pool, texts or TextTree(view.log))
-    return PoolLook(pool, cursor, looks(pool, cursor))
+    seen = cursor_branch(View(log, cursor), pool, _texts(log.tree))
+    return PoolLook(pool, seen, looks(pool, seen))
+
+
+@lru_cache(maxsize=2)
+def _texts(tree: StepTree) -> TextTree:
+    return TextTree(tree)
 
 
 # --- records that cannot be drawn -----------------------------------------------------------

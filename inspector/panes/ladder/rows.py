@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from textual.content import Content
 
@@ -47,15 +46,7 @@ class LadderRows:
     def __getitem__(self, row: int) -> Content:
         if row == len(self.candidates):
             return Content.styled(f" {self.tail}", _MUTED)
-        made = self._made.get(row)
-        if made is None:
-            made = self._made[row] = self.line(self.candidates[row])
-        return made
-
-    @cached_property
-    def _made(self) -> dict[int, Content]:
-        """The lines that were asked for: a repaint compares each with the one before it."""
-        return {}
+        return self.line(self.candidates[row])
 
     def line(self, candidate: CandidateRow) -> Content:
         """The row of one candidate."""

@@ -6,7 +6,7 @@ taken for something else to happen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from textual.content import Content
@@ -116,11 +116,7 @@ def _flips(run: Run, drawn: Draw, name: Namer) -> Content:
     found = dial_flips(run.chain, run.ladder, run.context, drawn)
     if not found:
         return muted("no change of a single dial draws another token")
-    return muted("; ").join(_flip(one, name) for one in _nearest(found))
-
-
-def _nearest(found: Sequence[DialFlip]) -> Sequence[DialFlip]:
-    return found[:_MOST_FLIPS]
+    return muted("; ").join(_flip(one, name) for one in found[:_MOST_FLIPS])
 
 
 def _flip(flip: DialFlip, name: Namer) -> Content:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from textual.content import Content
+from textual.geometry import Size
 
 from engine.records.events import LoadProgress, RunState
 from engine.records.prompt import PrefillRecord
@@ -32,6 +32,7 @@ from inspector.panes.kv.prefix import prefix_short
 from inspector.panes.prefill.layers import layer_lines
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 
 LABEL = 9
 NARROWEST_AXIS = 14
@@ -207,14 +208,19 @@ def loading(progress_now: LoadProgress | None, width: int) -> list[Content]:
     return lines
 
 
+def draw(view: View, size: Size) -> Picture:
+    """The pane."""
+    ttft = view.speed.ttft_ms
+    return Picture(
+        prefill_lines(view, size.width, size.height),
+        subtitle="" if ttft is None else f"TTFT {ms(ttft)}",
+    )
+
+
 class PrefillPane(Pane):
     """The reading of the prompt: phases, chunks and layers on one time axis."""
 
-    NAME: ClassVar[str] = "Prefill"
+    NAME = "Prefill"
 
-    def rows(self, view: View, width: int, height: int) -> list[Content]:
-        return prefill_lines(view, width, height)
-
-    def subtitle(self, view: View) -> str:
-        ttft = view.speed.ttft_ms
-        return "" if ttft is None else f"TTFT {ms(ttft)}"
+    def picture(self, view: View, size: Size) -> Picture:
+        return draw(view, size)

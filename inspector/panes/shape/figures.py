@@ -15,14 +15,13 @@ from textual.content import Content
 
 from engine.records.partial import Interval, ends
 from engine.records.step import SURVIVES, StepRecord
-from engine.sampling.chain import Candidates, Ladder
+from engine.sampling.chain import Candidates
 from engine.sampling.partial import Partial
 from engine.sampling.shape import (
     TAIL_AFTER,
     Census,
     Mark,
     Shape,
-    census,
     mark_of,
     shape_of,
 )
@@ -209,11 +208,6 @@ def _stage(label: str) -> str:
 
 def _log_share(survivors: float, most: float) -> float:
     return math.log1p(survivors) / math.log1p(most)
-
-
-def whole_census(ladder: Ladder) -> list[Census | None]:
-    """The census of a ladder that was run again."""
-    return list(census(ladder))
 
 
 # --- so far -----------------------------------------------------------------------------------

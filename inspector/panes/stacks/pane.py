@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
+from textual.geometry import Size
 
 from engine.records.events import DenseLogits
 from engine.records.step import StepRecord
@@ -31,12 +31,14 @@ from inspector.panes.stacks.rows import (
 from inspector.state.rerun import WAITING, context_of, token_of
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import hypothetical, recorded_chain, values_of
-from inspector.widgets.line_view import Pane, Rows
+from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import DENSE, Picture
 
 _MOST = 64
 _REASONS = 4
 """Lines below for why the stacks did what they did to the selected token."""
 _TALL = 16
+_ALIKE = muted(" all keep the same tokens")
 
 
 @lru_cache(maxsize=4)
@@ -75,12 +77,81 @@ class _Parting:
         return parting_line(row, found.columns, self.name(row.token_id), self.width)
 
 
+@dataclass(frozen=True)
+class StacksUI:
+    """State of the pane."""
+
+    selected: int = 0
+    own: bool = False
+    """True for each stack's own defaults, instead of the same dials for all."""
+
+
+def draw(view: View, size: Size, ui: StacksUI = StacksUI()) -> Picture:
+    """The pane."""
+    width = size.width
+    dials = _dials(view, own=ui.own)
+    subtitle = "each stack's own defaults" if ui.own else "the same dials for all"
+    compared, step = _compare(view, dials), view.step
+    if isinstance(compared, str) or step is None:
+        return Picture([muted(f" {compared}")], subtitle=subtitle, wants=[DENSE])
+    found, name = compared.found, partial(token_of, view)
+    given = " ".join(f"{one}={spelled(value)}" for one, value in dials.items())
+    given = visible(given) or "no dial is set: every stack has its own defaults"
+    return Picture(
+        _Parting(found, name, width) if found.disagreements else [_ALIKE],
+        [
+            cut(muted(f" {given}"), width),
+            title_line(width),
+            *(
+                stack_line(column, draw, step.token.id, name, width)
+                for column, draw in zip(found.columns, compared.draws, strict=True)
+            ),
+            *parting_titles(found.columns, found.disagreeing, width),
+        ],
+        _below(found, ui.selected, width) if size.height >= _TALL else (),
+        subtitle=subtitle,
+        tries=hypothetical(view) and not ui.own,
+        wants=[DENSE],
+    )
+
+
+def _below(found: StackComparison, selected: int, width: int) -> list[Content]:
+    """Reasons for what the stacks did to the selected token; without one, their orders."""
+    lines: list[Content] = []
+    if selected < len(found.disagreements):
+        lines = reasons(found.disagreements[selected], found.columns, width)
+    elif found.columns:
+        lines = [order_line(one, width) for one in found.columns]
+    return [*lines[:_REASONS], *[Content("")] * (_REASONS - len(lines))]
+
+
+def _dials(view: View, *, own: bool) -> Mapping[str, Value]:
+    """The dials that all stacks are given."""
+    chain: Chain | None = view.what_if or recorded_chain(view)
+    return {} if own or chain is None else values_of(chain)
+
+
+def _compare(view: View, dials: Mapping[str, Value]) -> Compared | str:
+    """The comparison, or in words why there is none."""
+    step = view.step
+    if step is None:
+        return "no token drawn yet: step to draw the first"
+    if not view.settled:
+        return WAITING
+    if view.dense is None:
+        state = view.log.not_stored or "the engine is asked for them"
+        return f"this needs the whole logits of the step: {state}"
+    try:
+        return _compared(view.log, step, view.dense, tuple(dials.items()))
+    except (SamplingError, SpecError) as error:
+        return str(error)
+
+
 class StacksPane(Pane):
     """The presets, and below them the tokens that some keep and others cut."""
 
-    NAME: ClassVar[str] = "Stacks"
-    TRIES: ClassVar[bool] = True
-    SELECTABLE: ClassVar[bool] = True
+    NAME = "Stacks"
+    SELECTABLE = True
     HELP = """
 The logits under the cursor, given to six samplers with the **same dial values and the same dice**.
 They differ in the order of their stages and in their rules for ties, borders and temperature 0.
@@ -89,7 +160,7 @@ Below are the tokens that some keep and others cut; for the selected one it says
 **v** gives each stack its own defaults instead, as somebody who sets nothing gets them. **p** goes
 back to the ladder.
 """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding(
             "v",
             "own",
@@ -99,80 +170,10 @@ back to the ladder.
         ),
     ]
 
-    def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
-        super().__init__(id=id, number=number)
-        self._own = False
-        self._compared: Compared | str = ""
+    _own = False
 
-    # --- lines --------------------------------------------------------------------------------
-
-    def header(self, view: View, width: int) -> Sequence[Content]:
-        self._compared, step = self._compare(view), view.step
-        if isinstance(self._compared, str) or step is None:
-            return ()
-        found, draws = self._compared.found, self._compared.draws
-        name = partial(token_of, view)
-        lines = [cut(muted(f" {self._given(view)}"), width), title_line(width)]
-        for column, draw in zip(found.columns, draws, strict=True):
-            lines.append(stack_line(column, draw, step.token.id, name, width))
-        return [*lines, *parting_titles(found.columns, found.disagreeing, width)]
-
-    def rows(self, view: View, width: int, height: int) -> Rows:
-        if isinstance(self._compared, str):
-            return [muted(f" {self._compared}")]
-        found = self._compared.found
-        if not found.disagreements:
-            return [muted(" all keep the same tokens")]
-        return _Parting(found, partial(token_of, view), width)
-
-    def footer(self, view: View, width: int) -> Sequence[Content]:
-        if isinstance(self._compared, str) or self.scrollable_content_region.height < _TALL:
-            return ()
-        found = self._compared.found
-        lines: list[Content] = []
-        if self.selected < len(found.disagreements):
-            lines = reasons(found.disagreements[self.selected], found.columns, width)
-        elif found.columns:
-            lines = [order_line(one, width) for one in found.columns]
-        return [*lines[:_REASONS], *[Content("")] * (_REASONS - len(lines))]
-
-    def subtitle(self, view: View) -> Content:
-        return Content("each stack's own defaults" if self._own else "the same dials for all")
-
-    def tries(self, view: View) -> bool:
-        return hypothetical(view) and not self._own and not isinstance(self._compared, str)
-
-    def needs_dense(self, view: View) -> bool:
-        return True
-
-    def _given(self, view: View) -> str:
-        """The dials that all stacks were given."""
-        dials = self._dials(view)
-        if not dials:
-            return "no dial is set: every stack has its own defaults"
-        return visible(" ".join(f"{name}={spelled(value)}" for name, value in dials.items()))
-
-    def _dials(self, view: View) -> Mapping[str, Value]:
-        chain: Chain | None = view.what_if or recorded_chain(view)
-        return {} if self._own or chain is None else values_of(chain)
-
-    def _compare(self, view: View) -> Compared | str:
-        """The comparison, or in words why there is none."""
-        step = view.step
-        if step is None:
-            return "no token drawn yet: step to draw the first"
-        if not view.settled:
-            return WAITING
-        if view.dense is None:
-            state = view.log.not_stored or "the engine is asked for them"
-            return f"this needs the whole logits of the step: {state}"
-        try:
-            dials = tuple(self._dials(view).items())
-            return _compared(view.log, step, view.dense, dials)
-        except (SamplingError, SpecError) as error:
-            return str(error)
-
-    # --- keys ---------------------------------------------------------------------------------
+    def picture(self, view: View, size: Size) -> Picture:
+        return draw(view, size, StacksUI(self.selected, self._own))
 
     def action_own(self) -> None:
         """The same dials in every stack, or each one's own defaults."""

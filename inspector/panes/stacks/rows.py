@@ -85,16 +85,12 @@ def title_line(width: int) -> Content:
 
 def parting_titles(columns: Sequence[StackColumn], count: int, width: int) -> list[Content]:
     """Above the tokens on which they part."""
-    names = "".join(f" {left(_short(one.preset), _CELLS - 1)}" for one in columns)
+    names = "".join(f" {left(one.preset[: _CELLS - 1], _CELLS - 1)}" for one in columns)
     line = Content.styled(f" {right('raw p', FIGURE + 1)} {names} token", "$title")
     return [
         heading(f"They part on {plural(count, 'token')}", width),
         cut(line.stylize("underline"), width),
     ]
-
-
-def _short(preset: str) -> str:
-    return preset[: _CELLS - 1]
 
 
 def parting_line(

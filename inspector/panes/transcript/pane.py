@@ -8,13 +8,13 @@ there, and belongs to the token that completed it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.cells import cell_len
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
+from textual.geometry import Size
 
 from engine.records.vocabulary import TokenKind
 from inspector.draw.cells import hex_bytes, kind_style, token_text
@@ -22,7 +22,8 @@ from inspector.messages import GoTo
 from inspector.panes.transcript.text_layout import THRESHOLDS, Run, Sign, TextLayout, shade
 from inspector.state.loops import in_words, loop_at
 from inspector.state.view import View
-from inspector.widgets.line_view import Pane, Rows
+from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 
 OPENS, CLOSES = "▐", "▌"
 _CURSOR = "$cursor-token-text on $cursor-token $cursor-token-style"
@@ -175,13 +176,40 @@ def cursor_info(view: View) -> Content:
     return Content.assemble(" · ".join(parts) + " · ", token_text(step.token))
 
 
+@dataclass(frozen=True, eq=False)
+class TranscriptUI:
+    """State of the pane: how beginnings of tokens are shown, and the layout to build upon."""
+
+    boundaries: bool = False
+    layout: TextLayout | None = None
+    """The one of the picture before, which is of no use after this one."""
+
+
+def draw(view: View, size: Size, ui: TranscriptUI = TranscriptUI()) -> Picture:
+    """The pane."""
+    width, marks = size.width, ui.boundaries
+    header = [legend(width, boundaries=marks)] if size.height >= 3 else []
+    rows = transcript(view, width, ui.layout, boundaries=marks)
+    if rows is None:
+        return Picture([Content.styled("no prompt yet", _MUTED)], header)
+    loop = loop_at(view)
+    return Picture(
+        rows,
+        header,
+        remark="" if loop is None else Content.styled(in_words(loop), "$warning bold"),
+        subtitle=cursor_info(view),
+        # At the end, show why the run ended as well.
+        follow=rows.cursor_line + bool(rows.end),
+    )
+
+
 class TranscriptPane(Pane):
     """The text so far. Posts ``GoTo`` with the node of a token that is clicked."""
 
-    NAME: ClassVar[str] = "Transcript"
-    SHORT: ClassVar[str] = "Text"
+    NAME = "Transcript"
+    SHORT = "Text"
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding(
             "t",
             "boundaries",
@@ -192,40 +220,21 @@ class TranscriptPane(Pane):
         ),
     ]
 
-    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
-        super().__init__(id=id, number=number)
-        self._drawn: Transcript | None = None
-        self._boundaries = False
+    _boundaries = False
 
-    def header(self, view: View, width: int) -> Sequence[Content]:
-        if self.scrollable_content_region.height < 3:
-            return ()
-        return [legend(width, boundaries=self._boundaries)]
+    @property
+    def _rows(self) -> Transcript | None:
+        return self.drawn.rows if isinstance(self.drawn.rows, Transcript) else None
 
-    def rows(self, view: View, width: int, height: int) -> Rows:
-        layout = self._drawn.layout if self._drawn is not None else None
-        self._drawn = transcript(view, width, layout, boundaries=self._boundaries)
-        if self._drawn is None:
-            return [Content.styled("no prompt yet", _MUTED)]
-        return self._drawn
-
-    def subtitle(self, view: View) -> Content:
-        return cursor_info(view)
-
-    def remark(self, view: View) -> Content:
-        loop = loop_at(view)
-        return Content.styled(in_words(loop), "$warning bold") if loop is not None else Content("")
-
-    def follow(self, view: View) -> int | None:
-        if self._drawn is None:
-            return None
-        # At the end, show why the run ended as well.
-        return self._drawn.cursor_line + bool(self._drawn.end)
+    def picture(self, view: View, size: Size) -> Picture:
+        layout = self._rows.layout if self._rows is not None else None
+        return draw(view, size, TranscriptUI(self._boundaries, layout))
 
     def clicked(self, row: int, x: int) -> None:
-        index = self._drawn.token_at(row, x) if self._drawn is not None else None
-        if self._drawn is not None and index is not None:
-            self.post_message(GoTo(self._drawn.layout.items[index].node))
+        rows = self._rows
+        index = rows.token_at(row, x) if rows is not None else None
+        if rows is not None and index is not None:
+            self.post_message(GoTo(rows.layout.items[index].node))
 
     def action_boundaries(self) -> None:
         """Marks between tokens, or underlined first cells."""

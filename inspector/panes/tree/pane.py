@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass, field
 
-from textual.content import Content
+from textual.geometry import Size
 
 from engine.run.tree import ROOT
 from inspector.draw.numbers import muted, plural, wrapped
@@ -13,18 +12,55 @@ from inspector.messages import GoTo
 from inspector.panes.tree.rows import details, heading, tree_rows
 from inspector.state.branches import Branches
 from inspector.state.view import View
-from inspector.widgets.line_view import Pane, Rows
+from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 
 _HEADING_FROM, _DETAILS_FROM = 4, 7
 """Rows that the pane must have before the titles, and the selected row's details, get theirs."""
 _DETAIL_LINES = 2
 
 
+@dataclass(frozen=True, eq=False)
+class TreeUI:
+    """State of the pane."""
+
+    head: int = ROOT
+    """The first node of the selected row."""
+    before: int | None = None
+    """The cursor's row in the picture before. The selection goes with it when it is another."""
+    branches: Branches = field(default_factory=Branches)
+    """Memo of the tree's stretches."""
+
+
+def draw(view: View, size: Size, ui: TreeUI | None = None) -> Picture:
+    """The pane."""
+    ui, width = ui or TreeUI(), size.width
+    branches = ui.branches
+    branches.update(view.log.tree)
+    cursor = branches.row_of(view.cursor)
+    if view.prompt is None:
+        return Picture([muted("no prompt yet")], select=0, follow=cursor)
+    select = cursor if cursor != ui.before else branches.row_of(ui.head)
+    footer = []
+    if size.height >= _DETAILS_FROM:
+        footer = wrapped("", 1, width, details(view, branches, branches.rows[select]))
+    tips = sum(not row.forks for row in branches.rows)
+    ends = "1 branch" if tips == 1 else f"{tips:,} branches"
+    return Picture(
+        tree_rows(view, branches, width),
+        [heading(view, branches, width)] if size.height >= _HEADING_FROM else [],
+        footer[:_DETAIL_LINES],
+        subtitle=f"{ends} · {plural(branches.tokens, 'token')}",
+        select=select,
+        follow=cursor,
+    )
+
+
 class TreePane(Pane):
     """A click or enter on a row goes to its first token; where that is, enter goes to its last."""
 
-    NAME: ClassVar[str] = "Tree"
-    SELECTABLE: ClassVar[bool] = True
+    NAME = "Tree"
+    SELECTABLE = True
     HELP = """
 A row is a run of tokens between two forks. At a fork the tokens that leave the line come first; the
 one with which the line itself goes on, below them, is as much a choice as they are. The heavy line
@@ -36,42 +72,12 @@ branch at the nearest fork above the cursor, **f** makes a new one, **m** names 
 **D** deletes it.
 """
 
-    def __init__(self, *, id: str | None = None, number: int | None = None) -> None:
+    def __init__(self, *, id: str | None = None, number: int | str | None = None) -> None:
         super().__init__(id=id, number=number)
         self._branches = Branches()
-        self._cursor_row: int | None = None
 
-    def header(self, view: View, width: int) -> Sequence[Content]:
-        chosen = self.head
-        self._branches.update(view.log.tree)
-        row = self._branches.row_of(view.cursor)
-        # The selection goes with the cursor; while that rests, it stays on the row it was on.
-        self.selected = row if row != self._cursor_row else self._branches.row_of(chosen)
-        self._cursor_row = row
-        if view.prompt is None or self.scrollable_content_region.height < _HEADING_FROM:
-            return ()
-        return [heading(view, self._branches, width)]
-
-    def rows(self, view: View, width: int, height: int) -> Rows:
-        if view.prompt is None:
-            return [muted("no prompt yet")]
-        return tree_rows(view, self._branches, width)
-
-    def footer(self, view: View, width: int) -> Sequence[Content]:
-        if view.prompt is None or self.scrollable_content_region.height < _DETAILS_FROM:
-            return ()
-        row = self._branches.rows[self.selected]
-        return wrapped("", 1, width, details(view, self._branches, row))[:_DETAIL_LINES]
-
-    def subtitle(self, view: View) -> Content:
-        if view.prompt is None:
-            return Content("")
-        tips = sum(not row.forks for row in self._branches.rows)
-        branches = "1 branch" if tips == 1 else f"{tips:,} branches"
-        return Content(f"{branches} · {plural(self._branches.tokens, 'token')}")
-
-    def follow(self, view: View) -> int | None:
-        return self._cursor_row
+    def picture(self, view: View, size: Size) -> Picture:
+        return draw(view, size, TreeUI(self.head, self.drawn.follow, self._branches))
 
     @property
     def head(self) -> int:

@@ -14,7 +14,7 @@ from engine.sampling.stages.base import spelled
 from engine.text import visible, visible_bytes
 from inspector.draw.cells import clip, left, token_parts
 from inspector.draw.numbers import percent, plural
-from inspector.panes.tokens import Column
+from inspector.panes.tokens import Column, fitting
 from inspector.state.branches import Branches, Graph, Row
 from inspector.state.view import View
 from inspector.state.whatif import chain_of, values_of
@@ -50,13 +50,8 @@ def graph_width(branches: Branches, width: int) -> int:
 
 def columns(view: View, width: int, graph: int) -> tuple[Column, ...]:
     """The columns that fit between the lines and the text, and have something to say."""
-    room = width - 2 - graph - _TEXT_AT_LEAST
-    kept: list[Column] = []
-    for column in _BY_WORTH:
-        if column.cells + 1 > room or (column is SETTINGS and len(view.log.all_settings) < 2):
-            break
-        kept.append(column)
-        room -= column.cells + 1
+    by_worth = _BY_WORTH if len(view.log.all_settings) > 1 else _BY_WORTH[:-1]
+    kept, _ = fitting(by_worth, width - 2 - graph - _TEXT_AT_LEAST)
     return tuple(column for column in _IN_ORDER if column in kept)
 
 
@@ -117,7 +112,7 @@ def details(view: View, branches: Branches, row: Row) -> str:
     nodes = branches.stretch(row.head)
     step, last = view.log.nodes.get(row.head), view.log.nodes.get(nodes[-1])
     if step is None or last is None:
-        return f"the prompt, {plural(_prompt_length(view), 'token')}"
+        return f"the prompt, {plural(view.prompt_length, 'token')}"
     u = "" if step.draw.u is None else f", u = {step.draw.u:.5f}"
     parts = [
         f"token {step.position} (node {step.node}): {how(step)}{u}",
@@ -179,7 +174,7 @@ class TreeRows:
         step = self.view.log.nodes.get(row.head)
         ending = _end(self.view, row, nodes)
         if step is None:
-            count = _prompt_length(self.view)
+            count = self.view.prompt_length
             return dict.fromkeys((one.title for one in _IN_ORDER), "") | {
                 "how": "prompt",
                 "tokens": f"{count:,}",
@@ -222,10 +217,6 @@ class TreeRows:
                 break
             data += self.view.log.nodes[node].token.bytes
         return visible_bytes(bytes(data))
-
-
-def _prompt_length(view: View) -> int:
-    return len(view.prompt.tokens) if view.prompt is not None else 0
 
 
 def _prompt_text(view: View, room: int) -> str:

@@ -13,7 +13,6 @@ from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from inspector.app import Inspector
 from inspector.messages import RecordsArrived
-from inspector.panes.gauges.pane import GaugesPane
 from tests.direct import DirectClient
 from tests.inspector.actions.test_breakpoints_app import toasts
 from tests.inspector.test_app import app, pane_text, press
@@ -54,7 +53,9 @@ async def test_e7_the_gauge_says_which_key_measures(size: tuple[int, int]) -> No
         await taken_in(one, pilot)
         # A script keeps no tensors, so that there is still no figure, but for another reason.
         assert "MBU       —  the cache's" in pane_text(one, "gauges")
-        assert one.query_one(GaugesPane).ceilings == CEILINGS
+        known = one.controller.log.ceilings
+        assert known is not None
+        assert known.ceilings == CEILINGS
         assert [ceilings for _, ceilings in kept] == [CEILINGS]
         # The run is where it was, and goes on.
         assert one.controller.cursor.node == 3
@@ -110,7 +111,9 @@ async def test_e7_what_cannot_be_kept_is_shown_all_the_same() -> None:
         await press(pilot, "n", "M")
         await taken_in(one, pilot)
         assert "not kept for the next time" in toasts(one)[-1]
-        assert one.query_one(GaugesPane).ceilings == CEILINGS
+        known = one.controller.log.ceilings
+        assert known is not None
+        assert known.ceilings == CEILINGS
 
 
 async def test_e7_the_palette_has_it() -> None:

@@ -10,8 +10,9 @@ from dataclasses import asdict
 
 import pytest
 
-from engine.measure import roofline
-from engine.measure.roofline import Ceilings, floor_ms, step_bytes, step_flops, utilisation
+from engine.measure import ceilings
+from engine.records.measured import Ceilings
+from engine.roofline import floor_ms, step_bytes, step_flops, utilisation
 
 CEILINGS = Ceilings("cpu", "a CPU", "float32", 2, 20e9, 100e9, "by hand")
 
@@ -44,11 +45,11 @@ def test_the_floor_is_the_slower_of_moving_and_computing() -> None:
 
 
 def test_the_ceilings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "CPU_READ_BYTES", 16 << 20)
-    monkeypatch.setattr(roofline, "SMALL_PRODUCT", 64)
-    monkeypatch.setattr(roofline, "CPU_PRODUCT", 128)
-    monkeypatch.setattr(roofline, "SLOW_PRODUCT_MS", 1e9)
-    found = roofline.measure_ceilings("cpu", "float32", seconds=0.01)
+    monkeypatch.setattr(ceilings, "CPU_READ_BYTES", 16 << 20)
+    monkeypatch.setattr(ceilings, "SMALL_PRODUCT", 64)
+    monkeypatch.setattr(ceilings, "CPU_PRODUCT", 128)
+    monkeypatch.setattr(ceilings, "SLOW_PRODUCT_MS", 1e9)
+    found = ceilings.measure_ceilings("cpu", "float32", seconds=0.01)
     assert found.device == "cpu"
     assert found.dtype == "float32"
     assert found.threads >= 1
@@ -62,14 +63,14 @@ def test_the_ceilings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dtype_that_the_cpu_cannot_multiply_is_measured_on_a_small_product(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(roofline, "CPU_READ_BYTES", 16 << 20)
-    monkeypatch.setattr(roofline, "SMALL_PRODUCT", 64)
-    monkeypatch.setattr(roofline, "SLOW_PRODUCT_MS", 0.0)
-    found = roofline.measure_ceilings("cpu", "float32", seconds=0.01)
+    monkeypatch.setattr(ceilings, "CPU_READ_BYTES", 16 << 20)
+    monkeypatch.setattr(ceilings, "SMALL_PRODUCT", 64)
+    monkeypatch.setattr(ceilings, "SLOW_PRODUCT_MS", 0.0)
+    found = ceilings.measure_ceilings("cpu", "float32", seconds=0.01)
     assert found.method.endswith("64 x 64 matrix product in float32")
 
 
 def test_the_arithmetic_needs_no_torch() -> None:
-    code = "import engine.measure.roofline, sys; print('torch' in sys.modules)"
+    code = "import engine.roofline, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

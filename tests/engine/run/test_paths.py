@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from textual.geometry import Size
 
 from engine.records.events import BranchDeleted, BranchNamed
 from engine.records.step import StepRecord
@@ -207,7 +208,7 @@ def test_a_table_of_many_steps_grows_with_them() -> None:
 
 @pytest.mark.parametrize("cursor", [ROOT, 1000, 2000])
 def test_a_paint_of_a_long_run_looks_at_few_of_its_steps(cursor: int) -> None:
-    from inspector.panes.gauges.pane import gauge_lines
+    from inspector.panes.gauges.pane import draw
     from inspector.panes.tokens import token_rows
     from inspector.panes.transcript.pane import transcript
     from inspector.widgets.status import status_line
@@ -220,7 +221,7 @@ def test_a_paint_of_a_long_run_looks_at_few_of_its_steps(cursor: int) -> None:
         log.add(step)
     assert steps.reads == 0
     view = View(log, cursor)
-    gauge_lines(view, 80, 40)
+    draw(view, Size(80, 40))
     status_line(view, 160)
     text, rows = transcript(view, 80), token_rows(view, 80)
     assert text is not None

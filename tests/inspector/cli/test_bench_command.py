@@ -18,14 +18,14 @@ import pytest
 from engine.backends.base import BackendError
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import Measure, Open, Step, Submit
+from engine.measure import ceilings
 from engine.measure import contest as measuring
-from engine.measure import roofline
 from engine.measure.generate import Generate, GenerateError
-from engine.measure.roofline import reached
 from engine.records.events import DenseLogits, SettingsChanged
 from engine.records.measured import Ceilings, Contest, Measured
 from engine.records.model import ModelFacts
 from engine.records.step import StepRecord
+from engine.roofline import reached
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from inspector.cli import main as cli
@@ -35,7 +35,7 @@ from inspector.cli.bench_chart import chart
 from inspector.cli.bench_report import Circumstances, decode_ratio, lines, report
 from inspector.cli.run import Progress
 from inspector.draw.numbers import row
-from inspector.panes.gauges.pane import GaugesPane, gauges
+from inspector.panes.gauges.figures import gauges
 from inspector.state.ceilings import Known, find, save
 from inspector.state.view import View
 from tests.direct import DirectClient
@@ -82,9 +82,9 @@ def test_a_product_in_float32_counts_where_it_is_the_faster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     took = {"torch.float16": (64, 100.0), "torch.float32": (128, 1.0)}
-    monkeypatch.setattr(roofline, "CPU_READ_BYTES", 16 << 20)
-    monkeypatch.setattr(roofline, "_product", lambda torch, clock, dtype, *_: took[str(dtype)])
-    found = roofline.measure_ceilings("cpu", "float16", seconds=0.001)
+    monkeypatch.setattr(ceilings, "CPU_READ_BYTES", 16 << 20)
+    monkeypatch.setattr(ceilings, "_product", lambda torch, clock, dtype, *_: took[str(dtype)])
+    found = ceilings.measure_ceilings("cpu", "float16", seconds=0.001)
     assert (found.dtype, found.flops_per_second) == ("float16", 2 * 128**3 * 1000)
     assert found.method == "read 16 MiB; 128 x 128 matrix product in float32"
 
@@ -531,8 +531,7 @@ async def test_the_inspector_holds_a_run_against_what_bench_found() -> None:
     one.measurements.find = known
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "n")
-        pane = one.query_one(GaugesPane)
-        assert (pane.ceilings, pane.stale) == (CEILINGS, "2026-03-10")
+        assert one.controller.log.ceilings == Known(CEILINGS, NOW, "2026-03-10")
         # A script keeps no tensors: the question has changed from "which ceiling" to "which size".
         assert "MBU       —  the cache's size is not known" in pane_text(one, "gauges")
     assert len(asked) == 1

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import pytest
 from textual.content import Content
+from textual.geometry import Size
 
 from engine.records.events import LoadProgress, Record
 from engine.records.measured import MEASURING_CURVES, CacheCurves
 from engine.records.model import KVStorage
 from inspector.draw.numbers import row
 from inspector.panes.gauges.cache_curves import chart_of, curve_lines, in_words
-from inspector.panes.gauges.pane import gauge_lines, gauges
+from inspector.panes.gauges.figures import gauges
+from inspector.panes.gauges.pane import draw
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 CURVES = CacheCurves(
@@ -117,13 +119,13 @@ def test_without_room_there_is_no_chart() -> None:
 @pytest.mark.parametrize("height", [1, 6, 11, 30])
 def test_no_line_breaks_its_frame(curves: CacheCurves, width: int, height: int) -> None:
     for facts in (SMOLLM2, UNCACHED):
-        lines = gauge_lines(view(facts, *RUN, curves), width, height)
+        lines = draw(view(facts, *RUN, curves), Size(width, height)).rows
         assert all(line.cell_length <= width for line in lines)
         assert "nan" not in texts(lines)
 
 
 def test_the_chart_stands_behind_the_latency_and_the_others_make_room() -> None:
-    lines = texts(gauge_lines(view(UNCACHED, *RUN, CURVES), 76, 12)).splitlines()
+    lines = texts(draw(view(UNCACHED, *RUN, CURVES), Size(76, 12)).rows).splitlines()
     right = [line[38:].strip() for line in lines]
     at = next(i for i, line in enumerate(right) if line.startswith("● without"))
     assert right[0].startswith("latency")

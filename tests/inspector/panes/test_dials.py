@@ -17,6 +17,7 @@ from inspector.panes.dials.rows import Sign, columns, dial_line, dial_rows
 from inspector.panes.dials.scales import moved, scale_of, share_of, track, value_at
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import chain_of, recorded_chain
+from inspector.widgets.picture import DENSE
 from tests.fake_runs import Host, run
 
 TOKENS = ["a", " b", "[/b]", "\x1b[2J", "日本", "\u202e"]
@@ -200,7 +201,7 @@ async def test_a_missing_tail_is_said_and_asked_for() -> None:
     view = run(words, [1 / 200] * 200, spec="temperature=1 > top_k=40")
     app = Bench(view)
     async with app.run_test(size=(100, 15)) as pilot:
-        assert app.dials.needs_dense(view)
+        assert DENSE in app.dials.wants
         await pilot.press("down", "2", "0", "0", "enter")
         await pilot.pause()
         text = "\n".join(app.screen_lines())

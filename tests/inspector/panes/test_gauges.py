@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from textual.content import Content
+from textual.geometry import Size
 
-from engine.measure.roofline import Ceilings
 from engine.records.cache import KVState
 from engine.records.events import Record
+from engine.records.measured import Ceilings
 from inspector.draw.numbers import row
-from inspector.panes.gauges.pane import GaugesPane, gauge_lines, gauges
+from inspector.panes.gauges.figures import gauges
+from inspector.panes.gauges.pane import draw
+from inspector.state.ceilings import Known
+from inspector.state.view import View
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 CEILINGS = Ceilings("cpu", "a CPU", "float32", 2, 20e9, 200e9, "by hand")
@@ -31,6 +36,15 @@ def picture(lines: Sequence[Content]) -> str:
     return "\n" + texts(lines) + "\n"
 
 
+def lines_of(
+    shown: View, width: int, height: int, ceilings: Ceilings | None = None
+) -> Sequence[Content]:
+    if ceilings is not None:
+        shown.log.ceilings = Known(ceilings, datetime(2026, 1, 1, tzinfo=UTC), "")
+    rows = draw(shown, Size(width, height)).rows
+    return [rows[at] for at in range(len(rows))]
+
+
 def line(records: Sequence[Record], label: str, ceilings: Ceilings | None = CEILINGS) -> str:
     """The one gauge of this name, with the longest of its notes."""
     gauge = next(one for one in gauges(view(*records), ceilings) if one.label == label)
@@ -42,7 +56,7 @@ def line(records: Sequence[Record], label: str, ceilings: Ceilings | None = CEIL
 
 def test_a_third_of_a_wide_screen_without_a_ceiling() -> None:
     assert (
-        picture(gauge_lines(view(*RUN), 49, 11))
+        picture(lines_of(view(*RUN), 49, 11))
         == """
 TTFT      503 ms ƒ
 ITL       133 ms ƒ   p50 100 ms, p95 200 ms •
@@ -64,7 +78,7 @@ steps     5   3 averaged
 
 def test_a_small_pane_keeps_the_plots_in_sight() -> None:
     assert (
-        picture(gauge_lines(view(*RUN), 36, 6, CEILINGS))
+        picture(lines_of(view(*RUN), 36, 6, CEILINGS))
         == """
 TTFT      503 ms ƒ
 ITL       133 ms ƒ
@@ -86,7 +100,7 @@ steps     5   3 averaged
 
 def test_figures_and_plots_side_by_side() -> None:
     assert (
-        picture(gauge_lines(view(*RUN), 76, 12, CEILINGS))
+        picture(lines_of(view(*RUN), 76, 12, CEILINGS))
         == """
 TTFT      503 ms ƒ                      step latency  100 ms – 200 ms •
 ITL       133 ms ƒ                          200 ms┤         ▀▀▀
@@ -106,7 +120,7 @@ steps     5   3 averaged                 2.00 nats┤   ██
 
 def test_zoomed_each_figure_has_its_definition_and_each_step_its_line() -> None:
     assert (
-        picture(gauge_lines(view(*RUN), 158, 34, CEILINGS))
+        picture(lines_of(view(*RUN), 158, 34, CEILINGS))
         == """
 TTFT      503 ms ƒ   tokenize + prefill + first sample                          step latency  100 ms – 200 ms, median 100 ms •  1 left out
           submit to first token id; loading and thinking time never count           200 ms┤         ▀▀▀
@@ -148,7 +162,7 @@ Steps: times •, entropy in nats ƒ ──────────────�
 
 def test_before_the_first_token_nothing_reads_zero() -> None:
     assert (
-        picture(gauge_lines(view(SMOLLM2, prompt(3)), 49, 14, CEILINGS))
+        picture(lines_of(view(SMOLLM2, prompt(3)), 49, 14, CEILINGS))
         == """
 TTFT      —  no token yet
 ITL       —  no token yet
@@ -216,7 +230,7 @@ def test_the_first_token_has_no_pass_of_its_own() -> None:
 
 def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
     odd = [*RUN, step(6, timing(96.0), kv(15), entropy_raw=math.nan, entropy_final=math.inf)]
-    shown = texts(gauge_lines(view(*odd), 158, 34, CEILINGS))
+    shown = texts(lines_of(view(*odd), 158, 34, CEILINGS))
     assert "entropy of the model  1.00 nats – 4.00 nats, median 2.00 nats ƒ  1 left out" in shown
     assert "×" in shown
 
@@ -224,19 +238,18 @@ def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
 def test_figures_are_those_up_to_the_cursor() -> None:
     back = view(*RUN, cursor=3)
     assert "3" in texts([next(g.figure for g in gauges(back, None) if g.label == "steps")])
-    assert "ITL       100 ms ƒ" in texts(gauge_lines(back, 60, 30))
+    assert "ITL       100 ms ƒ" in texts(lines_of(back, 60, 30))
 
 
 @pytest.mark.parametrize("width", [1, 5, 20, 36, 49, 76, 100, 158])
 @pytest.mark.parametrize("height", [1, 3, 6, 11, 24, 44])
 def test_no_line_breaks_its_frame(width: int, height: int) -> None:
     for count in (0, 1, 3, 4, 8):
-        lines = gauge_lines(view(*RUN[:count]), width, height, CEILINGS)
+        lines = lines_of(view(*RUN[:count]), width, height, CEILINGS)
         assert all(line.cell_length <= width for line in lines)
         assert "nan" not in texts(lines)
 
 
 def test_the_border_shows_the_decode_rate() -> None:
-    pane = GaugesPane()
-    assert pane.subtitle(view(*RUN)) == "7.50 tok/s"
-    assert pane.subtitle(view()) == ""
+    assert draw(view(*RUN), Size(49, 11)).subtitle == "7.50 tok/s"
+    assert draw(view(), Size(49, 11)).subtitle == ""

@@ -537,7 +537,9 @@ async def test_the_drawn_row_is_pinned_when_it_is_not_among_the_first() -> None:
 async def test_the_end_of_the_record_asks_for_the_rest_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 60.0)  # reasons ask for it as well
+    monkeypatch.setattr(
+        "inspector.panes.ladder.reasons._PAUSE_S", 60.0
+    )  # reasons ask for it as well
     view = run([f"w{index}" for index in range(200)], FLAT, forces=[150])
     whole = run([f"w{index}" for index in range(200)], FLAT, forces=[150], dense=True)
     app = Host(LadderPane(), view)
@@ -559,7 +561,7 @@ async def test_the_end_of_the_record_asks_for_the_rest_once(
 
 async def test_enter_chooses_the_selected_token(monkeypatch: pytest.MonkeyPatch) -> None:
     # A row that is explained has whole logits asked for as well, when the cursor has rested.
-    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 60.0)
+    monkeypatch.setattr("inspector.panes.ladder.reasons._PAUSE_S", 60.0)
     pane = LadderPane()
     app = Host(pane, run(TOKENS, spec=SHARP))
     async with app.run_test(size=(76, 20)) as pilot:

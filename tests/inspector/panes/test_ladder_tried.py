@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 from textual.content import Content
+from textual.geometry import Size
 from textual.pilot import Pilot
 
 from engine.records.events import RunState, StateChanged
@@ -13,11 +14,13 @@ from engine.records.step import Draw, How
 from engine.records.vocabulary import Token
 from inspector.draw.bars import DrawLine, about
 from inspector.messages import NeedDense
+from inspector.panes.ladder.draw import draw
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.ladder.why import Why, why
 from inspector.state.rerun import Run, rerun, run, token_of
 from inspector.state.view import View
 from inspector.state.whatif import chain_of
+from inspector.widgets.picture import DENSE
 from tests.fake_runs import Host
 from tests.fake_runs import run as run_of
 from tests.settling import until
@@ -40,7 +43,7 @@ def sharp(**more: object) -> View:
 
 async def rest(pilot: Pilot[None], pane: LadderPane) -> None:
     """Wait until everything has been explained."""
-    await until(lambda: pane.resting)
+    await until(lambda: pane.reasons.resting)
     await pilot.pause()
 
 
@@ -120,7 +123,7 @@ async def test_without_the_tail_the_record_stays_and_the_title_says_why() -> Non
     assert "was" not in lines[0].split()
     assert not pane.has_class("-what-if")
     assert str(pane.border_title).startswith("2 Ladder · what if: 68.0% of the mass is not in")
-    assert pane.needs_dense(tried(view, "temperature=1 >"))
+    assert DENSE in draw(tried(view, "temperature=1 >"), Size(150, 12)).wants
 
 
 async def test_from_the_record_alone_figures_are_as_exact_as_they_are() -> None:
@@ -251,14 +254,14 @@ def test_reasons_fit(width: int) -> None:
 async def test_reasons_come_when_the_selection_rests_and_not_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 60.0)
+    monkeypatch.setattr("inspector.panes.ladder.reasons._PAUSE_S", 60.0)
     pane = LadderPane()
     app = Host(pane, sharp(dense=True))
     async with app.run_test(size=(78, 20)) as pilot:
         await pilot.press("down", "down")
-        assert not pane.resting
+        assert not pane.reasons.resting
         assert "mass of the more likely" not in "\n".join(app.screen_lines())
-        monkeypatch.setattr("inspector.panes.ladder.pane._PAUSE_S", 0.001)
+        monkeypatch.setattr("inspector.panes.ladder.reasons._PAUSE_S", 0.001)
         await pilot.press("up", "down")
         await rest(pilot, pane)
         assert "mass of the more likely 0.941 >= 0.9" in "\n".join(app.screen_lines())
@@ -271,7 +274,7 @@ async def test_no_reasons_while_the_engine_runs() -> None:
     app = Host(pane, view)
     async with app.run_test(size=(78, 20)) as pilot:
         await pilot.pause()
-        assert pane.resting
+        assert pane.reasons.resting
         assert app.posted == []
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 from textual.content import Content
+from textual.geometry import Size
 
 from engine.records.events import LoadProgress, Record, RunState, StateChanged
 from engine.records.prompt import LayerTime
 from inspector.panes.prefill.layers import layer_lines, split, total_layers
-from inspector.panes.prefill.pane import PrefillPane, prefill_lines
+from inspector.panes.prefill.pane import draw
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
 
 
@@ -47,7 +48,7 @@ def picture(lines: Sequence[Content]) -> str:
 
 def test_a_third_of_a_wide_screen() -> None:
     assert (
-        picture(prefill_lines(view(*READ, FIRST), 49, 11))
+        picture(draw(view(*READ, FIRST), Size(49, 11)).rows)
         == """
 TTFT     199 ms ƒ   = 20.0 ms + 160 ms + 19.0 ms
              0 ───────────────── 200 ms
@@ -72,7 +73,7 @@ layer 1  ███████████████████▓▓▓▓�
 
 def test_a_small_pane() -> None:
     assert (
-        picture(prefill_lines(view(*READ, FIRST), 36, 8))
+        picture(draw(view(*READ, FIRST), Size(36, 8)).rows)
         == """
 TTFT     199 ms ƒ
 = 20.0 ms + 160 ms + 19.0 ms
@@ -100,7 +101,7 @@ Where the reading went ─────────────
 
 def test_layers_beside_the_axis_where_it_is_wide_and_low() -> None:
     assert (
-        picture(prefill_lines(view(*READ, FIRST), 76, 12))
+        picture(draw(view(*READ, FIRST), Size(76, 12)).rows)
         == """
 TTFT     199 ms ƒ   = 20.0 ms + 160 ms + 19.0 ms
              0 ───────────── 200 ms            Where the reading went ──────
@@ -119,7 +120,7 @@ w: warm-up, the first pass of its shape
 
 def test_all_below_each_other_where_it_is_tall() -> None:
     assert (
-        picture(prefill_lines(view(*READ, FIRST), 100, 30))
+        picture(draw(view(*READ, FIRST), Size(100, 30)).rows)
         == """
 TTFT     199 ms ƒ   = tokenize 20.0 ms + prefill 160 ms + first sample 19.0 ms
              0 ────────────────────────────┼ 100 ms ──────────────── 200 ms
@@ -143,7 +144,7 @@ layer 1  ███████████████████████�
 
 def test_before_the_first_token_the_sum_is_only_so_far() -> None:
     assert (
-        picture(prefill_lines(view(*READ), 49, 11)[:6])
+        picture(draw(view(*READ), Size(49, 11)).rows[:6])
         == """
 so far   180 ms ƒ
 = 20.0 ms + 160 ms; no token yet
@@ -158,7 +159,7 @@ read 200–299                  █████████ 60.0 ms •
 def test_while_it_reads_and_where_layers_were_not_found() -> None:
     live = view(*HALF, StateChanged(RunState.PREFILL))
     assert (
-        picture(prefill_lines(live, 60, 11))
+        picture(draw(live, Size(60, 11)).rows)
         == """
 so far   120 ms ƒ   = 20.0 ms + 100 ms; no token yet
 reading  ▕██████████████████████▋           ▏ 200/300 tokens
@@ -177,7 +178,7 @@ Where the reading went ───────────────────
 def test_while_the_model_loads() -> None:
     loading = view(LoadProgress("fetch", 0.5, "46 of 92 MB"))
     assert (
-        picture(prefill_lines(loading, 49, 11))
+        picture(draw(loading, Size(49, 11)).rows)
         == """
 fetch
 loading  ▕█████████████████                 ▏ 50%
@@ -187,12 +188,12 @@ loading  ▕█████████████████                 
 
 
 def test_a_phase_of_unknown_length_has_no_bar() -> None:
-    assert texts(prefill_lines(view(LoadProgress("start torch", None)), 49, 11)) == "start torch"
-    assert texts(prefill_lines(view(), 49, 11)) == "the model is not loaded yet"
+    assert texts(draw(view(LoadProgress("start torch", None)), Size(49, 11)).rows) == "start torch"
+    assert texts(draw(view(), Size(49, 11)).rows) == "the model is not loaded yet"
 
 
 def test_a_pause_half_way_says_so() -> None:
-    paused = texts(prefill_lines(view(*HALF, StateChanged(RunState.PAUSED)), 60, 11))
+    paused = texts(draw(view(*HALF, StateChanged(RunState.PAUSED)), Size(60, 11)).rows)
     assert "paused   ▕" in paused
     assert "200/300 tokens" in paused
 
@@ -200,12 +201,12 @@ def test_a_pause_half_way_says_so() -> None:
 def test_a_prompt_that_was_cached_is_told_from_what_was_computed() -> None:
     shown = view(SMOLLM2, prompt(300), prefill(chunk(200, 100, 50.0), cached=200))
     assert "prefill  2,000 tok/s ƒ   100 tokens computed in 50.0 ms, 200 cached" in texts(
-        prefill_lines(shown, 70, 30)
+        draw(shown, Size(70, 30)).rows
     )
 
 
 def test_case_35_loading_is_apart_and_a_cold_start_has_its_own_total() -> None:
-    shown = texts(prefill_lines(view(*READ, FIRST), 100, 30))
+    shown = texts(draw(view(*READ, FIRST), Size(100, 30)).rows)
     assert "TTFT     199 ms ƒ" in shown
     assert "loading  1.84 s •   apart: not in TTFT; with it 2.04 s ƒ" in shown
 
@@ -256,12 +257,11 @@ def test_many_layers_stand_in_columns_or_scroll() -> None:
 def test_no_line_breaks_its_frame(width: int, height: int) -> None:
     zero = view(SMOLLM2, prompt(2), prefill(chunk(0, 2, 0.0)), step(1, timing(0.0), kv(2)))
     for shown in (view(*READ, FIRST), view(*READ), view(*HALF), view(SMOLLM2), view(), zero):
-        lines = prefill_lines(shown, width, height)
+        lines = draw(shown, Size(width, height)).rows
         assert all(line.cell_length <= width for line in lines)
         assert "nan" not in texts(lines)
 
 
 def test_the_border_shows_ttft() -> None:
-    pane = PrefillPane()
-    assert pane.subtitle(view(*READ, FIRST)) == "TTFT 199 ms"
-    assert pane.subtitle(view(*READ)) == ""
+    assert draw(view(*READ, FIRST), Size(49, 11)).subtitle == "TTFT 199 ms"
+    assert draw(view(*READ), Size(49, 11)).subtitle == ""

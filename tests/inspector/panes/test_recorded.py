@@ -96,7 +96,7 @@ async def screens(pane: type[Pane], log: RunLog, size: tuple[int, int]) -> list[
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("pane", [pane for _, pane in PANES], ids=[name for name, _ in PANES])
+@pytest.mark.parametrize("pane", [one.pane for one in PANES], ids=[one.name for one in PANES])
 async def test_a_pane_of_a_replay_is_the_pane_of_the_run(
     tmp_path: Path, name: str, pane: type[Pane]
 ) -> None:

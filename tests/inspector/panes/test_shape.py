@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from rich.cells import cell_len
+from textual.geometry import Size
 
 from engine.records.events import RunState, StateChanged
 from engine.records.vocabulary import Token
@@ -18,12 +19,13 @@ from inspector.panes.shape.figures import (
     recorded_shape,
 )
 from inspector.panes.shape.histogram import histogram
-from inspector.panes.shape.pane import ShapePane
+from inspector.panes.shape.pane import ShapePane, draw
 from inspector.panes.transcript.pane import TranscriptPane
 from inspector.state.loops import briefly, in_words, loop_at
 from inspector.state.rerun import rerun
 from inspector.state.view import View
 from inspector.state.whatif import chain_of
+from inspector.widgets.picture import DENSE
 from inspector.widgets.status import status_line
 from tests.fake_runs import Host, picture, run
 
@@ -51,7 +53,7 @@ async def shown(view: View, size: tuple[int, int], draws: int = 0) -> tuple[str,
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         if draws:
-            pane.draw(draws, view)
+            pane.repeat(draws, view)
         await pilot.pause()
         lines = [line.rstrip() for line in app.screen_lines()]
     return "\n".join(lines).rstrip(), pane
@@ -133,7 +135,7 @@ async def test_draws_go_when_the_cursor_moves() -> None:
     pane = ShapePane()
     app = Host(pane, view)
     async with app.run_test(size=(60, 20)) as pilot:
-        pane.draw(10_000, view)
+        pane.repeat(10_000, view)
         await pilot.pause()
         assert app.screen_lines()[0].startswith("Drawn ×10,000 from the final p")
         pane.show(View(view.log, 1))
@@ -149,9 +151,9 @@ async def test_what_is_tried_is_what_is_drawn_from() -> None:
 
 
 async def test_at_the_prompt_there_is_a_hint() -> None:
-    lines, pane = await shown(sharp(forces=[]), (60, 8), draws=100)
+    lines, _ = await shown(sharp(forces=[]), (60, 8), draws=100)
     assert lines == "no token drawn yet: step to draw the first"
-    assert not pane.needs_dense(sharp(forces=[]))
+    assert not draw(sharp(forces=[]), Size(60, 8)).wants
 
 
 @pytest.mark.parametrize("size", [(1, 1), (10, 3), (36, 12), (48, 12), (160, 44), (300, 80)])
@@ -159,7 +161,7 @@ async def test_any_size_is_drawn(size: tuple[int, int]) -> None:
     pane = ShapePane()
     app = Host(pane, sharp(forces=[None] * 5))
     async with app.run_test(size=size) as pilot:
-        pane.draw(100, app._view)
+        pane.repeat(100, app._view)
         await pilot.pause()
         width = pane.scrollable_content_region.width
         assert all(cell_len(line) == width for line in app.screen_lines())
@@ -228,11 +230,11 @@ def test_the_census_of_a_record() -> None:
 
 async def test_what_is_not_settled_is_a_dash_until_the_whole_logits_are_there() -> None:
     spec = "temperature=1 > top_k=100"
-    lines, pane = await shown(run(WORDS, falling(0.99), spec=spec), (100, 16), draws=100)
+    lines, _ = await shown(run(WORDS, falling(0.99), spec=spec), (100, 16), draws=100)
     assert "drawing many times needs the whole logits" in lines
     assert "varentropy" in lines
     assert lines.count("—") >= 8
-    assert pane.needs_dense(run(WORDS, falling(0.99), spec=spec))
+    assert DENSE in draw(run(WORDS, falling(0.99), spec=spec), Size(100, 16)).wants
     lines, _ = await shown(run(WORDS, falling(0.99), spec=spec, dense=True), (100, 16), draws=100)
     assert "Drawn ×100 from the final p" in lines
     assert "—" not in lines

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 from rich.cells import cell_len
+from textual.geometry import Size
 
 from engine.records.events import RunState, StateChanged
 from engine.sampling.stacks import compare_stacks
 from engine.sampling.stages import StageContext
-from inspector.panes.stacks.pane import StacksPane
+from inspector.panes.stacks.pane import StacksPane, draw
 from inspector.state.view import View
 from inspector.state.whatif import chain_of
+from inspector.widgets.picture import DENSE
 from tests.fake_runs import Host, logits, run
 
 TOKENS = ["a", " b", "[/b]", "\x1b[2J", "日本", "\u202e"]
@@ -110,9 +112,9 @@ async def test_a_stack_that_refuses_says_so() -> None:
     ],
 )
 async def test_where_there_is_nothing_to_compare(view: View, words: str) -> None:
-    lines, pane = await shown(view, (78, 18), "down")
+    lines, _ = await shown(view, (78, 18), "down")
     assert lines.strip("▸ ") == words
-    assert pane.needs_dense(view)
+    assert DENSE in draw(view, Size(78, 18)).wants
 
 
 async def test_nothing_is_computed_while_the_engine_runs() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from textual.content import Content
+from textual.geometry import Size
 
 import themes
 from inspector.state.view import RunLog, View
 from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 from tests.fake_runs import Host
 
 
@@ -22,17 +22,13 @@ class Lines(Pane):
         super().__init__()
         self.cursor_row = 9
 
-    def header(self, view: View, width: int) -> Sequence[Content]:
-        return [Content("head")]
-
-    def rows(self, view: View, width: int, height: int) -> list[Content]:
-        return [Content(f"  row {number}  ") for number in range(10)]
-
-    def footer(self, view: View, width: int) -> Sequence[Content]:
-        return [Content(f"at {self.selected}")] * (1 + (self.selected == 3))
-
-    def follow(self, view: View) -> int:
-        return self.cursor_row
+    def picture(self, view: View, size: Size) -> Picture:
+        return Picture(
+            [Content(f"  row {number}  ") for number in range(10)],
+            [Content("head")],
+            [Content(f"at {self.selected}")] * (1 + (self.selected == 3)),
+            follow=self.cursor_row,
+        )
 
 
 def host(theme: str = "dark") -> Host:
@@ -104,13 +100,13 @@ async def test_styles_of_every_theme_are_understood(theme: str) -> None:
         await pilot.pause()
         spec = themes.load(theme)
         for name in themes.VARIABLES:
-            style = app.pane.style_of(f"${name}")
+            style = app.pane.painter.style_of(f"${name}")
             assert style.foreground is not None, name
         for name, value in spec.styles.items():
-            style = app.pane.style_of(f"$bar ${name}")
+            style = app.pane.painter.style_of(f"$bar ${name}")
             given = {word for word in value.split() if word != "none"}
             assert all(getattr(style, word) for word in given), (name, value)
-        muted = app.pane.style_of("$text-muted")
+        muted = app.pane.painter.style_of("$text-muted")
         # Between the text and what is behind it, or dim where the terminal owns the colours.
         assert muted.dim if spec.ansi else (muted.foreground is not None and muted.foreground.a < 1)
-        assert app.pane.style_of("$no-such-variable").foreground is None
+        assert app.pane.painter.style_of("$no-such-variable").foreground is None

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from textual.content import Content
 from textual.events import Resize
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 
 from inspector.state.view import RunLog, View
 from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
 from tests.fake_runs import Themed
 from tests.settling import until
 
@@ -29,15 +28,14 @@ class Counting(Pane):
         self.count = 3
         self.made: list[tuple[int, int]] = []
 
-    def rows(self, view: View, width: int, height: int) -> Sequence[Content]:
+    def picture(self, view: View, size: Size) -> Picture:
+        height = size.height - 1
         self.made.append((view.cursor, height))
-        return [Content(f" {row} of {view.cursor} in {height}") for row in range(self.count)]
-
-    def footer(self, view: View, width: int) -> Sequence[Content]:
-        return [Content(f"at {self.selected}, {width} wide")]
-
-    def subtitle(self, view: View) -> str:
-        return "below"
+        return Picture(
+            [Content(f" {row} of {view.cursor} in {height}") for row in range(self.count)],
+            footer=[Content(f"at {self.selected}, {size.width} wide")],
+            subtitle="below",
+        )
 
     def on_resize(self, event: Resize) -> None:
         event.prevent_default()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from textual.content import Content
+from textual.geometry import Size
 
 from engine.records.cache import KVState
 from engine.records.events import Record
@@ -14,7 +15,7 @@ from engine.records.model import ModelFacts
 from inspector.draw.blocks import Block, grid
 from inspector.panes.kv.figures import formula, per_token
 from inspector.panes.kv.logical import free_blocks, logical_blocks
-from inspector.panes.kv.pane import KVPane
+from inspector.panes.kv.pane import draw
 from inspector.state.view import View
 from tests.fake_pools import kv_lines
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, step, texts, timing, view
@@ -343,6 +344,5 @@ def test_no_line_breaks_its_frame(width: int, height: int) -> None:
 
 
 def test_the_border_says_how_full_it_is() -> None:
-    pane = KVPane()
-    assert pane.subtitle(run(20, 3)) == "22 positions · 990 KiB"
-    assert pane.subtitle(view()) == ""
+    assert draw(run(20, 3), Size(49, 9)).subtitle == "22 positions · 990 KiB"
+    assert draw(view(), Size(49, 9)).subtitle == ""

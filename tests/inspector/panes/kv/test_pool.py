@@ -218,7 +218,7 @@ def test_a_new_prompt_is_not_taken_for_the_one_before() -> None:
 )
 def test_the_branch_that_covers_most(cursor: int, wanted: int, covered: int, number: int) -> None:
     shown = forked(FORKED, cursor)
-    found = cursor_branch(shown, FORKED, TextTree(shown.log))
+    found = cursor_branch(shown, FORKED, TextTree(shown.log.tree))
     assert found.branch is not None
     assert (found.wanted, found.covered, found.branch.number) == (wanted, covered, number)
 
@@ -227,7 +227,7 @@ def test_a_branch_without_a_node_or_with_an_unknown_one_covers_nothing() -> None
     for node in (None, 99, -1):
         state = pool(replace(LONG, node=node), current=1)
         shown = forked(state, 30)
-        found = cursor_branch(shown, state, TextTree(shown.log))
+        found = cursor_branch(shown, state, TextTree(shown.log.tree))
         assert (found.covered, found.branch) == (0, None)
 
 
@@ -237,7 +237,7 @@ def test_nodes_of_the_same_text_are_one() -> None:
     for node, parent, text in zip(range(1, 7), (0, 1, 2, 0, 4, 5), b"abcabd", strict=True):
         said = Token(text, bytes([text]))
         log.add(replace(step(node, timing(1.0), kv(node), parent=parent), token=said))
-    tree = TextTree(log)
+    tree = TextTree(log.tree)
     assert tree.common(2, 5) == 2
     assert tree.common(3, 6) == 2
     assert tree.common(3, 4) == 1
@@ -327,18 +327,18 @@ def test_every_block_is_found_where_it_is_drawn(width: int, height: int) -> None
     while place is not None:
         walked.append(place.block)
         assert lines.row_of(place) is not None
-        place = lines.beside(place, 1)
+        place = replace(lines, chosen=place).beside(1)
     assert walked == [0, 1, 2, 3, 4, 68]
-    assert lines.beside(Place(0, 68), -1) == Place(0, 4)
-    assert lines.beside(Place(0, 0), -1) is None
+    assert replace(lines, chosen=Place(0, 68)).beside(-1) == Place(0, 4)
+    assert replace(lines, chosen=Place(0, 0)).beside(-1) is None
     # A block in a fold is not drawn; from there one goes to the first.
     assert lines.row_of(Place(0, 30)) is None
-    assert lines.beside(Place(0, 30), 1) == Place(0, 0)
+    assert replace(lines, chosen=Place(0, 30)).beside(1) == Place(0, 0)
 
 
 def test_up_and_down_go_to_what_is_above_and_below() -> None:
     lines = rows(forked(FORKED), 75, 10)
-    assert lines.below(Place(0, 0), 1) == Place(0, 4)
-    assert lines.below(Place(0, 3), 1) == Place(0, 68)
-    assert lines.below(Place(0, 68), -1) == Place(0, 2)
-    assert lines.below(Place(0, 68), 1) is None
+    assert replace(lines, chosen=Place(0, 0)).below(1) == Place(0, 4)
+    assert replace(lines, chosen=Place(0, 3)).below(1) == Place(0, 68)
+    assert replace(lines, chosen=Place(0, 68)).below(-1) == Place(0, 2)
+    assert replace(lines, chosen=Place(0, 68)).below(1) is None

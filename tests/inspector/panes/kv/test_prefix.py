@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.geometry import Size
 
 from engine.kv.prefix import explain
 from engine.records.cache import PrefixReport
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.vocabulary import Token, Vocabulary
 from inspector.panes.kv.prefix import prefix_lines, prefix_short
-from inspector.panes.prefill.pane import prefill_lines
+from inspector.panes.prefill.pane import draw
 from inspector.state.view import View
 from tests.fake_pools import branch, kv_lines, pool
 from tests.fakes import SMOLLM2, chunk, prefill, prompt, texts, view
@@ -118,10 +119,10 @@ def test_nothing_was_noted() -> None:
 
 def test_the_prefill_pane_has_the_short_form() -> None:
     found = report(changed(35), IDS, cached=32, hit_blocks=2)
-    shown = texts(prefill_lines(look(found, words(changed=35)), 71, 14))
+    shown = texts(draw(look(found, words(changed=35)), Size(71, 14)).rows)
     assert "prefix   2 blocks hit: 32 cached + 5 computed = 37 tokens" in shown
     assert 'at 35: " other", before it was id 1035' in shown
-    narrow = texts(prefill_lines(look(found, words(changed=35)), 30, 14))
+    narrow = texts(draw(look(found, words(changed=35)), Size(30, 14)).rows)
     assert "prefix   32 + 5 = 37" in narrow
 
 

@@ -1,0 +1,165 @@
+"""The sampler ladder: the distribution before and after each stage, and where the draw landed.
+
+One column a stage, one row a candidate, in the model's own order. A token that a stage cuts has
+``✂`` and the stage's name in that stage's column, and nothing after it. The drawn token has ``●``
+in the last column; its row is pinned below the others when it is not among the first.
+
+Where another chain is tried, the ladder is that chain's: ``○`` is the token that the same dice
+would draw, and beside it stands what the record has, with a sign for what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from textual.content import Content
+from textual.geometry import Size
+
+from engine.records.step import StepRecord
+from engine.sampling.chain import Chain
+from inspector.draw.bars import share
+from inspector.panes.ladder.draw_line import detail, draw_lines
+from inspector.panes.ladder.head import FULL, SHORT, head, head_height
+from inspector.panes.ladder.plan import Plan, plan
+from inspector.panes.ladder.rows import LadderRows, tail
+from inspector.panes.ladder.why import Why
+from inspector.state.candidates import CandidateRows
+from inspector.state.rerun import Run, candidates_of, what_if
+from inspector.state.view import RunLog, View
+from inspector.widgets.picture import DENSE, Picture, Want
+
+_BARE = 5
+"""The pane's height from which the selected row's figures are below."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """The candidates at a view's cursor."""
+
+    candidates: CandidateRows
+    was: CandidateRows | None = None
+    """The record's, where ``candidates`` are what another chain makes of them."""
+    run: Run | None = None
+    """The run of that chain."""
+    problem: str = ""
+    """The reason for which there is none, though a chain is to be tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explain(Want):
+    """The reasons for which a candidate lived or died."""
+
+    view: View
+    shown: Shown
+    token_id: int
+
+
+@dataclass(frozen=True, eq=False)
+class LadderUI:
+    """State of the pane."""
+
+    selected: int = 0
+    before: StepRecord | None = None
+    """The step of the picture before; the rows of another one are seen from the first on."""
+    first_stage: int = 0
+    asked: int | None = None
+    """The node whose whole logits are on their way."""
+    reasons: Mapping[tuple[Shown, int], Why] = field(default_factory=dict)
+    """Those found for some candidates."""
+
+
+def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
+    """The pane."""
+    step, shown = view.step, _shown_at(view)
+    wants: list[Want] = [DENSE] if view.what_if is not None else []
+    if shown is None or step is None:
+        none = Content.styled("no token drawn yet: step to draw the first", "$text-muted")
+        return Picture([none], wants=wants)
+    candidates, was, (width, height) = shown.candidates, shown.was, size
+    made = plan(width, candidates.stages, candidates.total, ui.first_stage, tried=was is not None)
+    last = tail(candidates, loading=ui.asked == step.node)
+    rows = _rows(shown, made, last)
+    above, below = head_height(height, candidates.stages), _footer_height(height)
+    page = max(1, height - above - below)
+    selected = min(ui.selected, len(candidates))
+    if step is not ui.before:
+        drawn = candidates.row_of(candidates.draw.token_id)
+        selected = drawn if drawn is not None and drawn < page else 0
+    reasons = None
+    if below and selected < len(candidates):
+        token_id = candidates[selected].token_id
+        reasons = ui.reasons.get((shown, token_id))
+        if reasons is None and view.settled:
+            wants.append(Explain(view, shown, token_id))
+    final = candidates.stages[-1].entropy if candidates.stages else candidates.entropy
+    entropy = f"entropy {candidates.entropy:.2f} → {final:.2f} nats"
+    return Picture(
+        rows,
+        head(candidates, made, height, was.stages if was is not None else None),
+        _footer(rows, selected, size, page, reasons) if below else (),
+        remark=f"what if: {shown.problem}" if shown.problem else "",
+        subtitle=f"{entropy} · full bar {share(candidates.largest)}",
+        select=selected,
+        top=step is not ui.before,
+        tries=was is not None,
+        wants=wants,
+    )
+
+
+def _shown_at(view: View) -> Shown | None:
+    """The candidates to show; None where no token was drawn."""
+    log, dense, chain = view.log, view.dense, view.what_if
+    vocabulary = log.vocabulary if dense is not None else None
+    state = log.state.state if chain is not None else None
+    source = (view.step, dense, vocabulary, state, view.vocab_size, log.not_stored)
+    return _shown(log, view.cursor, chain, *source)
+
+
+@lru_cache(maxsize=2)
+def _shown(log: RunLog, cursor: int, chain: Chain | None, *_: object) -> Shown | None:
+    """Remembered for as long as all is the same that it is made of."""
+    view = View(log, cursor, chain)
+    recorded, found = candidates_of(view), what_if(view)
+    if recorded is None:
+        return None
+    if isinstance(found, Run):
+        return Shown(found.candidates, recorded, found)
+    return Shown(recorded, problem=found or "")
+
+
+@lru_cache(maxsize=2)
+def _rows(shown: Shown, made: Plan, last: str) -> LadderRows:
+    return LadderRows(shown.candidates, made, last, shown.was)
+
+
+def _footer_height(height: int) -> int:
+    """Lines below the rows in a pane of this height, without the pinned rows."""
+    return 6 if height >= FULL else 2 if height >= SHORT else 1 if height >= _BARE else 0
+
+
+def _footer(
+    rows: LadderRows, selected: int, size: Size, page: int, reasons: Why | None
+) -> list[Content]:
+    """The pinned rows, where the draw landed, and the selected candidate's figures and fate."""
+    candidates, (width, height) = rows.candidates, size
+    roomy = height >= FULL
+    lines = [rows[row] for row in _pinned(rows, page)]
+    if height >= SHORT:
+        lines += draw_lines(candidates, width, roomy=roomy, tried=rows.was is not None)
+    if roomy or reasons is None:
+        lines += detail(candidates, selected, width, roomy=roomy)
+    if reasons is not None:
+        lines += reasons.lines(width, roomy=roomy)
+    elif roomy:
+        lines += [Content(""), Content("")]
+    return lines
+
+
+def _pinned(rows: LadderRows, page: int) -> list[int]:
+    """The rows of what was drawn, and would be, where they are not among the first."""
+    candidates, was = rows.candidates, rows.was
+    drawn = [candidates.draw.token_id, *([was.draw.token_id] if was is not None else [])]
+    found = [candidates.row_of(token_id) for token_id in dict.fromkeys(drawn)]
+    return [row for row in found if row is not None and row >= page]
