@@ -20,10 +20,10 @@ STATIC_CHECKS = (
     ("ruff", "format", "--check", "."),
     ("mypy",),
 )
-# One worker more than there are cores, for the tests that wait for a screen; not more than four,
-# as each holds a model or two. A file's tests stay together, for what they share, until a worker
-# has nothing left to do.
-WORKERS = min((os.cpu_count() or 1) + 1, 4)
+# Two workers more than there are cores, as some wait for a process or a terminal; not more than
+# four, as each holds a model or two. A file's tests stay together, for what they share, until a
+# worker has nothing left to do.
+WORKERS = min((os.cpu_count() or 1) + 2, 4)
 PYTEST = ("pytest", "-n", str(WORKERS), "--dist", "worksteal")
 
 

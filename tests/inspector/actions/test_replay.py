@@ -145,7 +145,6 @@ async def test_the_palette_says_what_needs_a_model() -> None:
     one = replayed(open_session(example("chat")))
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "ctrl+p", *"fork")
-        await pilot.pause(0.5)
         assert "not now: What to do differently here" in screen_text(one)
 
 
