@@ -174,7 +174,7 @@ def test_another_prompt_has_them_too(tmp_path: Path) -> None:
     one = Recorder(lambda prompt: tmp_path / f"{next(numbers)}.llmi")
     records = forked_run()
     ours = BreakpointsSet((Breakpoint(1, "step == 3"),), ("rank",))
-    one.add([*records, ours, *records])
+    one.record([*records, ours, *records])
     one.begin(tmp_path / "named.llmi", records)
     one.close()
     for name in ("1", "2", "named"):

@@ -200,7 +200,7 @@ def test_autosaves_in_one_instant_all_get_a_name(library: Library) -> None:
     other = SessionWriter(first)
     one = Recorder(lambda text: next(offered))
     records = forked_run()
-    one.add(records)
+    one.record(records)
     assert one.flush(60.0)
     one.close()
     other.close()
@@ -224,7 +224,7 @@ def test_a_file_that_was_named_is_not_saved_elsewhere_in_silence(tmp_path: Path)
         return names.pop()
 
     one = Recorder(place)
-    one.add(forked_run())
+    one.record(forked_run())
     one.close()
     assert one.error == f"{path} is there already: choose another name"
     assert path.read_bytes() == before
