@@ -43,7 +43,6 @@ async def test_the_ladder_has_intervals_where_the_others_matter_and_numbers_else
     one, client = app(CLOSING)
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "n", "2", *["down"] * (TOP + 2))
-        await pilot.pause(0.5)
         ladder = pane_text(one, "ladder").splitlines()
         (left,) = [line.split() for line in ladder if "tokens left" in line]
         assert left[2:6] == [f"{WIDTH}", f"{WIDTH}", "10", "7"]
@@ -60,7 +59,6 @@ async def test_a_what_if_is_run_over_what_is_known() -> None:
     one, client = app(CLOSING)
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "n", "s", "down", "minus")
-        await pilot.pause(0.3)
         assert "would draw" in screen_text(one)
         assert not any(isinstance(command, SendLogits) for command in client.sent)
 
@@ -82,7 +80,7 @@ def lines_of(spec: str, capsys: pytest.CaptureFixture[str], **more: Any) -> list
 def test_jsonl_of_a_run_and_of_its_session_have_both_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inspector.cli.run.EngineClient", lambda log: DirectClient())
+    monkeypatch.setattr("inspector.cli.run.connect", DirectClient)
     path = tmp_path / "run.llmi"
     first, *steps, last = lines_of(CLOSING, capsys, save=Save(path))
     assert (first["backend"], last["reason"]) == ("top", "length")
@@ -100,6 +98,6 @@ def test_jsonl_of_a_run_and_of_its_session_have_both_ends(
 def test_a_run_whose_draw_is_refused_ends_as_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inspector.cli.run.EngineClient", lambda log: DirectClient())
+    monkeypatch.setattr("inspector.cli.run.connect", DirectClient)
     assert run(asked("typical_p=0.5 > temperature=1"), "text") == 3
     assert "of the mass lies with tokens that are not known" in capsys.readouterr().err

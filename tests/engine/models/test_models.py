@@ -953,8 +953,8 @@ def test_pip_is_watched_and_killed_with_us(tmp_path: Path) -> None:
 
     pid = "import os, time; open(os.environ['TMPDIR'] + '/pid', 'w').write(str(os.getpid()))"
     with pytest.raises(KeyboardInterrupt):
-        fetch._run([sys.executable, "-c", f"{pid}; time.sleep(60)"], tmp_path, give_up)
-    assert time.monotonic() - started < 55, "it would have ended by itself after 60 s"
+        fetch._run([sys.executable, "-c", f"{pid}; time.sleep(600)"], tmp_path, give_up)
+    assert time.monotonic() - started < 500, "it would have ended by itself after 600 s"
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text() or 2**22 + 1), 0)
 
