@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.conditions.breakpoints import Breakpoint
 from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.round import DraftSettings
 from engine.records.step import StepRecord
 
 
@@ -28,6 +29,8 @@ class Settings:
     spec: str = ""
     live: frozenset[str] = frozenset()
     """Dials that were turned in the running session, not given at its start."""
+    draft: DraftSettings | None = None
+    """Speculative decoding; None: as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from engine.commands import (
 )
 from engine.conditions.breakpoints import Breakpoints
 from engine.conditions.condition import Condition, ConditionError
+from engine.drafts.active import Drafts
 from engine.measure.cache_curves import measure_curves
 from engine.measure.contest import ceilings_of, measure
 from engine.measure.drift import measure_drift
@@ -97,6 +98,9 @@ class Engine:
         self._pool_sent = 0.0
         # Chains that only steps of this run have named, and that have been told of.
         self._told: set[tuple[str, str]] = set()
+        self._drafts = Drafts(self._progress)
+        # The newest speculative round that was sent.
+        self._round_sent = 0
 
     def serve(self) -> None:
         """Carry out commands until Close, or until nobody is at the other end."""
@@ -109,6 +113,7 @@ class Engine:
         except (EOFError, BrokenPipeError, ConnectionResetError):
             return
         finally:
+            self._drafts.close()
             if self._backend is not None:
                 self._backend.close()
 
@@ -147,6 +152,7 @@ class Engine:
             case Submit():
                 self._send(self._run.submit(command.text, chat=command.chat, system=command.system))
                 self._told.clear()
+                self._round_sent = 0
                 self._state(RunState.READY)
             case Restore():
                 self._restore(command)
@@ -188,6 +194,7 @@ class Engine:
         self._state(RunState.LOADING)
         self._backend = open_backend(command.backend, dict(command.options), self._progress)
         self._stepper = Stepper(self._backend, held=_HELD)
+        self._drafts.attach(self._backend, command)
         self._open_failed = False
         self._send(self._backend.facts)
         self._send_pool()
@@ -207,7 +214,11 @@ class Engine:
             stepper.max_tokens = wanted.max_tokens
         if wanted.chunk is not None:
             stepper.reading.chunk = wanted.chunk
-        self._tell(stepper.settings, stepper.seed)
+        try:
+            self._drafts.use(wanted.draft)
+        finally:
+            stepper.speculation = self._drafts.speculation
+            self._tell(stepper.settings, stepper.seed)
 
     def _resolved(self, wanted: Settings) -> Effective:
         return effective(
@@ -233,8 +244,9 @@ class Engine:
         return own
 
     def _tell(self, settings: Effective, seed: int) -> None:
-        preset, spec = settings.chain.preset, settings.spec
-        self._send(SettingsChanged(preset, spec, seed, settings.dials, settings.notes))
+        preset, spec, notes = settings.chain.preset, settings.spec, settings.notes
+        draft = self._drafts.settings
+        self._send(SettingsChanged(preset, spec, seed, settings.dials, notes, draft))
 
     def _ids_of(self, text: str) -> list[int]:
         return ids_of(self._loaded, text)
@@ -264,6 +276,7 @@ class Engine:
 
     def _restore(self, command: Restore) -> None:
         self._told.clear()
+        self._round_sent = 0
         self._run.restore(
             command.prompt, command.prefill, command.records, next_node=command.next_node
         )
@@ -274,6 +287,8 @@ class Engine:
         stepper, node = self._run, command.parent
         settings = self._own_settings(command)
         self._pause = False
+        if command.settings is not None and command.settings.draft is not None:
+            stepper.speculation = self._drafts.opened(command.settings.draft)
         if not self._read_prompt():
             self._state(RunState.PAUSED, "reading the prompt")
             return
@@ -286,9 +301,10 @@ class Engine:
         try:
             for record in steps:
                 node = record.node
-                self._send(record)
+                self._send_step(record)
                 self._send_pool_at_times()
         finally:
+            stepper.speculation = self._drafts.speculation
             self._send_pool()
         stop = stepper.tree.stops.get(node)
         reached = stepper.verdict.reason
@@ -301,13 +317,28 @@ class Engine:
     def _steps(self, command: Step, settings: Effective | None) -> Iterator[StepRecord]:
         """One new node, or one for each id that is forced, until a pause."""
         stepper, node = self._run, command.parent
-        for force in command.force or (None,):
+        if not command.force:
+            step = stepper.grow(node, seed=command.seed, settings=settings)[0]
+            stepper.check(step.node)
+            yield step
+        for force in command.force:
             record = stepper.extend(node, force=force, seed=command.seed, settings=settings)
             node = record.node
             stepper.check(node)
             yield record
-            if command.force and self._pause_wanted():
+            if self._pause_wanted():
                 return
+
+    def _send_step(self, step: StepRecord) -> None:
+        """Send a step; the first of a round with the round and all its steps, which are there."""
+        if not step.round:
+            self._send(step)
+        elif step.round != self._round_sent:
+            self._round_sent = step.round
+            found = self._run.rounds[step.round]
+            self._send(found)
+            for node in found.nodes:
+                self._send(self._run.nodes[node])
 
     def _read_prompt(self) -> bool:
         """Read what is left of the prompt; False when a pause came in between."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.step import StepRecord
-from engine.records.step_table import figures_of, steady
+from engine.records.step_table import begins_burst, figures_of, steady
 
 
 def now_ms() -> float:
@@ -83,7 +83,8 @@ class Speed:
     ttft_ms: float | None
     """Submit to first token id: tokenize + prefill + the first sample; loading is not in it."""
     itl_ms: float | None
-    """Mean gap between tokens (also called TPOT), over the steady steps after the first."""
+    """Mean gap between tokens, over the steady steps after the first; the tokens of a speculative
+    round come at once, so the gap is between rounds. Without rounds it is also called TPOT."""
     tps: float | None
     """Decode tokens per second: ``(n - 1) / time of the steps after the first``, the same steps."""
     end_to_end_tps: float | None
@@ -100,10 +101,16 @@ class Speed:
 
 
 def gaps_ms(path: Sequence[StepRecord]) -> NDArray[np.float64]:
-    """Durations of the decode steps that count: the steady ones after the first token's."""
+    """Durations of the decode steps that count: the steady ones after the first token's.
+
+    A speculative round is one step with several tokens.
+    """
     later = figures_of(path)[1:]
-    found: NDArray[np.float64] = later["total_ms"][steady(later)]
-    return found
+    later = later[steady(later)]
+    begins = begins_burst(later)
+    begins[:1] = True
+    burst = np.cumsum(begins) - 1
+    return np.bincount(burst, weights=later["total_ms"]).astype(np.float64, copy=False)
 
 
 def decode_ms(path: Sequence[StepRecord]) -> list[float]:
@@ -132,14 +139,14 @@ def speed(
         ttft = ttft_ms(phases(prompt, prefill, path[0]))
     later = figures_of(path)[1:]
     reused, reread = (int(later[name].sum()) for name in ("reused", "reread"))
-    gaps = gaps_ms(path)
+    gaps, tokens = gaps_ms(path), int(np.count_nonzero(steady(later)))
     decoding = float(gaps.sum())
     forked = reused or reread
     whole = None if ttft is None or forked else ttft + float(later["total_ms"].sum())
     return Speed(
         ttft_ms=ttft,
         itl_ms=decoding / len(gaps) if len(gaps) else None,
-        tps=_per_second(len(gaps), decoding),
+        tps=_per_second(tokens, decoding),
         end_to_end_tps=_per_second(len(path), whole),
         prefill_tps=_per_second(prefill.computed, prefill.total_ms) if prefill else None,
         warmup_steps=int(later["warmup"].sum()),

@@ -64,7 +64,8 @@ _STAGES = _LADDER.format(", ".join(STAGE_COLUMNS), "stage_result")
 _TOKEN_OF = "SELECT id, bytes, kind FROM token WHERE key = ?"
 _FIGURES = (
     "SELECT s.node, s.parent, t.id, s.raw_logprob, s.entropy_raw, s.entropy_final, s.forward_ms, "
-    "s.sample_ms, s.total_ms, s.kv_bytes, s.warmup, s.reused, s.reread, s.token, t.bytes, t.kind "
+    "s.sample_ms, s.total_ms, s.kv_bytes, s.warmup, s.reused, s.reread, s.extra, "
+    "s.token, t.bytes, t.kind "
     "FROM step AS s JOIN token AS t ON t.key = s.token ORDER BY s.node"
 )
 _WIDTH = len(FIGURES.names or ())
@@ -118,7 +119,8 @@ class StepReader:
         with self._file.reading() as database:
             rows = database.execute(_FIGURES).fetchall()
             tokens = [self.token(row[_WIDTH], row[2], *row[_WIDTH + 1 :]) for row in rows]
-            return np.array([row[:_WIDTH] for row in rows], FIGURES), tokens
+            found = [(*row[: _WIDTH - 1], _round_of(row[_WIDTH - 1])) for row in rows]
+            return np.array(found, FIGURES), tokens
 
     def _step(self, row: Row) -> StepRecord:
         token = self.token(row[_TOKEN], *row[_SIZE:])
@@ -174,6 +176,14 @@ class StepReader:
                 self.token(key, *found)
             tokens = tuple(map(known.__getitem__, keys))
             return unpack_stages(row, stages), unpack_top(row, stages, rows, tokens)
+
+
+def _round_of(extra: str | None) -> int:
+    """The round that a step's column ``extra`` names; 0 for none."""
+    if extra is None or '"round"' not in extra:
+        return 0
+    added = codec.loads(dict[str, Any], extra).get("step")
+    return codec.from_plain(int, added.get("round", 0)) if isinstance(added, dict) else 0
 
 
 def _of_node(execute: Any, query: str, node: int, factor: int) -> list[Row]:

@@ -26,6 +26,7 @@ from engine.records.vocabulary import Token, Vocabulary
 from engine.run.tree import ROOT, Tree, deleted_heads, walk
 from sessions.file.format import SessionError
 from sessions.file.guard import Guarded, open_guarded
+from sessions.lazy_rounds import KIND, RoundMap
 from sessions.lazy_steps import StepMap, StepReader
 from sessions.rows import codec
 from sessions.rows.levels import RowsError
@@ -67,7 +68,9 @@ class Session:
     tree: Tree
     """The tree of the nodes, and its deleted branches."""
     events: tuple[tuple[int, Record], ...]
-    """Records besides prompt and steps, in order, each with the newest node when it came."""
+    """Records besides prompt, steps and rounds, in order, each with the newest node at the time."""
+    rounds: RoundMap
+    """Speculative rounds by the node of their first token."""
 
     def __init__(self, file: Guarded) -> None:
         self._file = file
@@ -80,6 +83,7 @@ class Session:
         self.full_logits = bool(full)
         self.node_ids, parents, self.token_ids = self._shape()
         self.steps = StepMap(self._reader, self.node_ids.tolist())
+        self.rounds = RoundMap(file, self.node_ids)
         self.events = self._read_events()
         self.facts = self._last(ModelFacts)
         self.settings = self._last(SettingsChanged)
@@ -159,8 +163,8 @@ class Session:
     def records(self, *, steps: bool = True) -> Iterator[Record]:
         """Every record in an order in which a live run sends them.
 
-        Without ``steps`` all others, which is quick however long the run is: what a log needs
-        besides ``steps`` and ``tree``.
+        Without ``steps``, and the rounds that these came in, which is quick however long the run
+        is: what a log needs besides ``steps``, ``rounds`` and ``tree``.
         """
         events = self.events
         early = [record for after, record in events if after == ROOT]
@@ -174,6 +178,8 @@ class Session:
             while at < len(late) and late[at][0] < node:
                 yield late[at][1]
                 at += 1
+            if node in self.rounds:
+                yield self.rounds[node]
             yield self.steps[node]
         yield from (record for _, record in late[at:])
 
@@ -238,17 +244,17 @@ class Session:
 
     def _read_events(self) -> tuple[tuple[int, Record], ...]:
         with self._file.reading() as database:
-            query = "SELECT count(*), coalesce(sum(length(body)), 0) FROM event"
-            count, size = database.execute(query).fetchone()
+            query = "SELECT count(*), coalesce(sum(length(body)), 0) FROM event WHERE kind <> ?"
+            count, size = database.execute(query, (KIND,)).fetchone()
             if count > _MOST_EVENTS or size > _MOST_EVENT_BYTES:
                 raise SessionError(
                     f"{self.path} holds more events than any run ({count:,} of {size:,} bytes; "
                     f"at most {_MOST_EVENTS:,} of {_MOST_EVENT_BYTES:,} are read)"
                 )
-            query = "SELECT after_node, kind, body FROM event ORDER BY id"
+            query = "SELECT after_node, kind, body FROM event WHERE kind <> ? ORDER BY id"
             return tuple(
                 (after, codec.loads(_KINDS[kind], body))
-                for after, kind, body in database.execute(query)
+                for after, kind, body in database.execute(query, (KIND,))
                 if kind in _KINDS
             )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.records.events import BreakpointsSet, DenseLogits, Record, SettingsChanged
+from engine.records.round import DraftSettings
 from engine.run.stepper import Stepper
 from sessions.writer import SessionWriter
 
@@ -32,6 +33,8 @@ def record(
         if full_logits:
             writer.add(stepper.backend.vocabulary())
         for count, step in enumerate(stepper.run(), start=1):
+            if step.round == step.node:
+                writer.add(stepper.rounds[step.node])
             writer.add(step)
             if full_logits:
                 writer.add(DenseLogits(step.node, stepper.dense(step.node)))
@@ -44,7 +47,9 @@ def first_records(stepper: Stepper, prompt: str, *, chat: bool = False) -> Itera
     """The first records of a session: the model's facts, settings, the prompt and its prefill."""
     settings = stepper.settings
     yield stepper.backend.facts
-    yield SettingsChanged(settings.chain.preset, settings.spec, stepper.seed, settings.dials)
+    preset, draft = settings.chain.preset, stepper.speculation
+    told = DraftSettings() if draft is None else draft.settings
+    yield SettingsChanged(preset, settings.spec, stepper.seed, settings.dials, draft=told)
     yield stepper.submit(prompt, chat=chat)
     yield from stepper.prefill()
 

@@ -12,6 +12,15 @@ from engine.records.cache import KVState
 from engine.records.events import Record, SettingsChanged
 from engine.records.model import ModelFacts
 from engine.records.prompt import LayerTime, Origin, PrefillChunk, PrefillRecord, PromptRecord
+from engine.records.round import (
+    Accept,
+    Drafted,
+    DraftVerdict,
+    Residual,
+    ResidualRow,
+    RoundEnd,
+    RoundRecord,
+)
 from engine.records.step import Draw, How, StepRecord, StepTiming, TopTable
 from engine.records.vocabulary import Token
 from inspector.state.view import RunLog, View
@@ -131,6 +140,48 @@ def step(node: int, times: StepTiming, cache: KVState, **changes: Any) -> StepRe
         kv=cache,
     )
     return replace(record, **changes)
+
+
+_VERDICTS = {one.value[0]: one for one in DraftVerdict if one is not DraftVerdict.AFTER_STOP}
+_VERDICTS["s"] = DraftVerdict.AFTER_STOP
+
+
+def a_round(
+    node: int,
+    verdicts: str,
+    *,
+    accept: str = "exact",
+    expected: float = 0.8,
+    times: tuple[float, float, float] = (2.0, 10.0, 1.0),
+) -> RoundRecord:
+    """A round whose drafts are a(ccepted), r(ejected), d(iscarded) or s (after a stop)."""
+    fates = [_VERDICTS[one] for one in verdicts]
+    accepted = fates.count(DraftVerdict.ACCEPTED)
+    end = RoundEnd.REJECTED if "r" in verdicts else RoundEnd.BONUS
+    end = RoundEnd.STOP if "s" in verdicts else end
+    seen = (DraftVerdict.ACCEPTED, DraftVerdict.REJECTED)
+    drafted = tuple(
+        Drafted(TOKEN, 0.5, fate, 0.4, 0.3, 0.2, expected)
+        if fate in seen
+        else Drafted(TOKEN, 0.5, fate, draft_u=0.2)
+        for fate in fates
+    )
+    return RoundRecord(
+        node=node,
+        parent=node - 1,
+        source="ngram:3",
+        accept=Accept(accept),
+        asked=len(fates),
+        drafted=drafted,
+        added=accepted + (end is not RoundEnd.STOP),
+        end=end,
+        draft_ms=times[0],
+        verify_ms=times[1],
+        rest_ms=times[2],
+        written=len(fates) + 1,
+        taken_back=len(fates) - accepted,
+        residual=Residual(0.6, (ResidualRow(TOKEN, 0.4, 0.1, 0.5),)) if "r" in verdicts else None,
+    )
 
 
 def view(*records: Record, cursor: int | None = None) -> View:

@@ -35,7 +35,7 @@ sessions.compare
 sessions.export
 sessions.library sessions.recording sessions.whole sessions
 sessions.preview sessions.reader sessions.tempo sessions.writer
-sessions.lazy_steps
+sessions.lazy_rounds sessions.lazy_steps
 sessions.rows
 sessions.file
 
@@ -43,23 +43,24 @@ themes
 
 engine engine.process
 engine.server
-engine.api engine.measure
+engine.api engine.drafts engine.measure
 engine.commands engine.run
 engine.backends engine.conditions
 engine.kv engine.models engine.sampling
-engine.machine_file engine.roofline engine.safe_output engine.timing
+engine.acceptance engine.machine_file engine.roofline engine.safe_output engine.timing
 engine.openmp engine.parent engine.plain_files engine.progress engine.text
 engine.records
 """
 """From the top down, a layer a line; those of one layer do not know each other."""
 
 OUTSIDE = {
-    "inspector": "engine.commands engine.conditions engine.machine_file engine.plain_files "
+    "inspector": "engine.acceptance engine.commands engine.conditions engine.machine_file "
+    "engine.plain_files "
     "engine.records engine.roofline engine.run.step_tree engine.run.tree engine.safe_output "
     "engine.sampling engine.text engine.timing",
     "inspector.cli": "engine.backends engine.measure engine.models engine.openmp engine.process "
     "engine.run",
-    "sessions": "engine.plain_files engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
+    "sessions": "engine.acceptance engine.plain_files engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
     "sessions.examples": "engine.backends engine.run",
     "sessions.recording": "engine.run",
     "sessions.verify": "engine.run",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
@@ -76,6 +76,20 @@ class Profiled(Protocol):
 
 
 @runtime_checkable
+class Shallow(Protocol):
+    """Can end a pass early: after some of its layers, with the model's own norm and head."""
+
+    def shallow(self, layers: int) -> AbstractContextManager[Callable[[Sequence[int]], FloatArray]]:
+        """Inside ``with``, read ids behind ``sequence`` through the first ``layers`` alone.
+
+        What is yielded reads ids and returns the logits after the last one, (vocab_size,). K and V
+        of these layers are the run's own; behind ``with`` no position is there that was not
+        before. Raises BackendError where the model has no such layers, or cannot do it.
+        """
+        ...
+
+
+@runtime_checkable
 class MeasurableBackend(Backend, Measurable, Protocol):
     """A backend whose texts can be read beside the run."""
 
@@ -84,6 +98,7 @@ ABILITIES: dict[type, tuple[str, str]] = {
     Pooled: ("tells what its KV cache holds", "does not tell what its KV cache holds"),
     Measurable: ("reads a text beside the run", "cannot read a text beside the run"),
     Profiled: ("times its layers", "does not time its layers"),
+    Shallow: ("ends a pass after some layers", "cannot end a pass after some of its layers"),
 }
 """Ability -> that a backend has it, and that it lacks it, in words."""
 
@@ -98,6 +113,24 @@ def measurable(backend: Backend) -> MeasurableBackend:
     if not isinstance(backend, MeasurableBackend):
         raise BackendError(missing(backend, Measurable))
     return backend
+
+
+def take_back(backend: Backend, ids: Sequence[int]) -> int:
+    """Take back what ``sequence``, which begins with ``ids`` or is a part of it, holds beyond it.
+
+    Returns how many positions that were. Where a cache cannot be cut there, less is kept, and the
+    rest is read again.
+    """
+    before = backend.length
+    if before <= len(ids):
+        return 0
+    branch = backend.branch if isinstance(backend, Pooled) else None
+    if branch is not None and isinstance(backend, Pooled):
+        # No other branch is to be made of what a seek would go back to.
+        backend.forget(branch, len(ids))
+    else:
+        backend.seek([*ids, ids[-1]])
+    return before - len(ids)
 
 
 def kv_state(

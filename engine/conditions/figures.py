@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.conditions.moment import Moment, Unavailable, exact
-from engine.records.step import How
+from engine.records.round import RoundRecord
+from engine.records.step import Came, How
 from engine.sampling.loops import MIN_REPEATS, MIN_TOKENS
 
 Value = bool | int | float | str
@@ -230,6 +231,50 @@ LOOP = (
 )
 # fmt: on
 
+# --- speculative decoding ----------------------------------------------------------------------
+
+
+def _ended(at: Moment) -> RoundRecord:
+    """The round whose last token this is. Raises Unavailable at other tokens."""
+    found = at.round
+    if found is None:
+        raise Unavailable("the token did not come in a speculative round")
+    if at.step.node != found.nodes[-1]:
+        raise Unavailable("the round goes on: it is told of at its last token")
+    return found
+
+
+def _residual_mass(at: Moment) -> float:
+    left = _ended(at).residual
+    if left is None:
+        raise Unavailable("no residual was drawn from: nothing was rejected by min(1, p/q)")
+    return left.mass
+
+
+ROUND = (
+    Name("came", "text", "plain, accepted, corrected or bonus", lambda at: at.step.came.value),
+    Name(
+        "rejected",
+        "yes/no",
+        "the target rejected a draft here and drew this token instead",
+        lambda at: at.step.came is Came.CORRECTED,
+    ),
+    Name(
+        "accepted",
+        "count",
+        "drafts accepted in the speculative round that this token ends",
+        lambda at: _ended(at).accepted,
+    ),
+    Name("drafted", "count", "tokens drafted in that round", lambda at: len(_ended(at).drafted)),
+    Name(
+        "residual_mass",
+        "0..1",
+        "sum of max(0, p - q) where that round rejected a draft",
+        _residual_mass,
+    ),
+    Name("round_ms", "ms", "all of that round", lambda at: _ended(at).total_ms),
+)
+
 NAME_GROUPS: dict[str, tuple[Name, ...]] = {
     "the token": TOKEN,
     "its place": PLACE,
@@ -239,5 +284,6 @@ NAME_GROUPS: dict[str, tuple[Name, ...]] = {
     "the cache": CACHE,
     "time": TIME,
     "loops": LOOP,
+    "speculative decoding": ROUND,
 }
 NAMES = {one.name: one for group in NAME_GROUPS.values() for one in group}

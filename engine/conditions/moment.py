@@ -6,6 +6,7 @@ saved session and over steps that lie in the past.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from engine.records.partial import Interval, ends
 from engine.records.prompt import PromptRecord
+from engine.records.round import RoundRecord
 from engine.records.step import SURVIVES
 from engine.records.step_table import StepPath
 from engine.sampling.loops import WINDOW, Loop, find_loop
@@ -36,9 +38,16 @@ def exact(figure: Figure) -> Figure:
 class Moments:
     """State that moments of one run share: the prompt, and the text of the path looked at last."""
 
-    def __init__(self, prompt: PromptRecord, vocab_size: int | None = None) -> None:
+    def __init__(
+        self,
+        prompt: PromptRecord,
+        vocab_size: int | None = None,
+        rounds: Mapping[int, RoundRecord] | None = None,
+    ) -> None:
+        """``rounds``: speculative rounds by the node of their first token."""
         self.prompt = prompt
         self.vocab_size = vocab_size
+        self.rounds: Mapping[int, RoundRecord] = {} if rounds is None else rounds
         # The bytes of one path from the prompt on, and where each step's end.
         self._path: StepPath | None = None
         self._data = bytearray()
@@ -88,6 +97,16 @@ class Moment:
     def previous(self) -> Moment | None:
         """The moment of the step before; None at the first. Raises Unavailable."""
         return Moment(self.moments, self.path, self.index - 1) if self.index else None
+
+    @cached_property
+    def round(self) -> RoundRecord | None:
+        """The speculative round that the token came in; None for a plain one. Unavailable."""
+        if not self.step.round:
+            return None
+        try:
+            return self.moments.rounds[self.step.round]
+        except KeyError:
+            raise Unavailable("the round that it came in is not kept here") from None
 
     @cached_property
     def text(self) -> str:

@@ -193,11 +193,12 @@ class PooledCache(Cache):
     # --- one pass ---------------------------------------------------------------------------
 
     @contextmanager
-    def reading(self, ids: Sequence[int]) -> Iterator[torch.Tensor]:
+    def reading(self, ids: Sequence[int], layers: int | None = None) -> Iterator[torch.Tensor]:
         """One pass of the model over ``ids`` behind the current branch.
 
-        Yields their position ids, (1, n). If the pass fails the branch is as it was before.
-        Raises OutOfBlocks when there is no room, RuntimeError when a layer wrote nothing.
+        Yields their position ids, (1, n). If the pass fails the branch is as it was before. With
+        ``layers`` it is of the first ones alone, and the positions are to be taken back. Raises
+        OutOfBlocks when there is no room, RuntimeError when a layer wrote nothing.
         """
         branch = self.current
         places = self.reserve(branch, len(ids))
@@ -207,7 +208,7 @@ class PooledCache(Cache):
                 for index in members:
                     self.layers[index].place = place
             yield torch.arange(start, end, device=self._device).unsqueeze(0)
-            self._check_written(end)
+            self._check_written(end, layers)
         except BaseException:
             self.pool.abandon(branch)
             raise
@@ -250,10 +251,11 @@ class PooledCache(Cache):
                 store = self.layers[index].store
                 store.copy(copy.source * size, copy.target * size, copy.count)
 
-    def _check_written(self, end: int) -> None:
+    def _check_written(self, end: int, layers: int | None) -> None:
         for members in self._groups:
             for index in members:
-                if self.layers[index].seen != end:
+                of_pass = layers is None or index < layers
+                if of_pass and self.layers[index].seen != end:
                     raise RuntimeError(f"layer {index} of the model did not use the cache")
 
     def update(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.records.arrays import FloatArray
@@ -10,6 +10,7 @@ from engine.records.cache import PoolState
 from engine.records.measured import CacheCurves, DriftMeasured, Measured
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.round import DraftSettings, RoundRecord
 from engine.records.step import StepRecord
 from engine.records.vocabulary import Token, Vocabulary
 
@@ -116,6 +117,7 @@ class SettingsChanged:
     dials: dict[str, Setting]
     notes: tuple[str, ...] = ()
     """Notes on what the preset's stack does unasked, and settings of the model it leaves out."""
+    draft: DraftSettings = field(default_factory=DraftSettings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,7 @@ class EngineError:
 
 Record = (
     StepRecord
+    | RoundRecord
     | BranchNamed
     | BranchDeleted
     | BreakpointsSet

@@ -115,7 +115,9 @@ class Draw:
     """The one random act of a step.
 
     ``u`` fell in ``[low, high)`` of the survivors' cumulative distribution, laid out from the most
-    to the least likely. ``u`` is None when no randomness was used (greedy, forced).
+    to the least likely. ``u`` is None when no randomness was used (greedy, forced). In a round that
+    accepts by min(1, p/q), an accepted draft's stretch is ``[0, min(1, p/q))``, and a corrected
+    token's lies on the residual's cumulative distribution.
     """
 
     token_id: int
@@ -147,6 +149,19 @@ class StepTiming:
     def steady(self) -> bool:
         """True if the step cost what an ordinary decode step costs."""
         return not (self.warmup or self.reused or self.reread)
+
+
+class Came(StrEnum):
+    """Way in which a token came into the tree."""
+
+    PLAIN = "plain"
+    """Drawn, or forced, without a draft."""
+    ACCEPTED = "accepted"
+    """Drafted, and accepted by the target."""
+    CORRECTED = "corrected"
+    """Drawn by the target where it rejected a draft."""
+    BONUS = "bonus"
+    """Drawn by the target behind drafts that were all accepted."""
 
 
 class StopKind(StrEnum):
@@ -196,6 +211,9 @@ class StepRecord:
     """The stack whose rules the chain follows; with ``chain_spec`` it rebuilds the chain."""
     state: Mapping[str, float] = field(default_factory=dict)
     """State of the stages after this token (stage name -> number), such as mirostat's mu."""
+    came: Came = Came.PLAIN
+    round: int = 0
+    """The node of the first token of the speculative round that it came in; 0 for none."""
 
     @property
     def surprisal(self) -> float:
@@ -218,6 +236,8 @@ class StepRecord:
         yield "survivors", {one.name: one.survivors for one in self.stages}
         yield "chain", self.chain_spec
         yield "total_ms", round(self.timing.total_ms, 2)
+        if self.came is not Came.PLAIN:
+            yield "came", self.came.value
         if self.stop is not None:
             yield "stop", self.stop.detail
 

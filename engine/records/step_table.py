@@ -35,6 +35,7 @@ FIGURES = np.dtype(
         ("warmup", np.bool_),
         ("reused", np.bool_),
         ("reread", np.bool_),
+        ("round", np.int64),
     ]
 )
 _FIRST_ROOM = 64
@@ -57,7 +58,17 @@ def row_of(step: StepRecord) -> tuple[Any, ...]:
         t.warmup,
         t.reused,
         t.reread,
+        step.round,
     )
+
+
+def begins_burst(figures: Figures) -> NDArray[np.bool_]:
+    """Mask of steps that do not come out of the same pass as the step before.
+
+    A speculative round is one pass and a burst of tokens, of which the first has its time.
+    """
+    found: NDArray[np.bool_] = (figures["round"] == 0) | (figures["round"] == figures["node"])
+    return found
 
 
 def steady(figures: Figures) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from functools import cache
 
 from engine.backends.base import Backend, BackendError
 from engine.backends.tokens import ids_of
+from engine.records.cache import KVState
 from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind
 from engine.records.vocabulary import Token, Vocabulary
 from engine.run.reading import Distribution
@@ -63,7 +64,7 @@ class Drawing:
         sampled = now_ms()
         token = self.backend.token(chosen.token_id)
         detokenized = now_ms()
-        record = self._record(wanted, ladder, chosen, token, following, context)
+        record = self.record(wanted, ladder, chosen, token, context, following.kv)
         total = now_ms() - started
         known = following.forward_ms + (detokenized - sampling)
         timing = StepTiming(
@@ -78,15 +79,16 @@ class Drawing:
         )
         return replace(record, timing=timing)
 
-    def _record(
+    def record(
         self,
         wanted: Wanted,
         ladder: Ladder,
         chosen: Draw,
         token: Token,
-        following: Distribution,
         context: StageContext,
+        kv: KVState,
     ) -> StepRecord:
+        """The record of a token that was chosen, but for its times."""
         also = (chosen.token_id, *wanted.watched)
         table = ladder.table(TOP_ROWS, self.backend.token, also=also)
         row = int((table.ids == chosen.token_id).argmax())
@@ -109,7 +111,7 @@ class Drawing:
             seed=context.seed,
             top=table,
             timing=_NOT_YET,
-            kv=following.kv,
+            kv=kv,
             stop=self._stop(token, len(context.output_ids) + 1, position + 1, wanted.max_tokens),
             preset=chain.preset,
             state=chain.next_state(ladder, token.id, context),

@@ -6,13 +6,13 @@ the backend's pool of K/V blocks belongs to which node is known here too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from engine.backends.abilities import Pooled, Profiled, kv_state, missing
-from engine.backends.base import Backend, ForwardPass
+from engine.backends.abilities import Pooled, Profiled, kv_state, missing, take_back
+from engine.backends.base import Backend, ForwardPass, whole
 from engine.kv.prefix import explain
-from engine.records.arrays import FloatArray
+from engine.records.arrays import FloatArray, HalfArray
 from engine.records.cache import KVState, PoolState, PrefixReport
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import PrefillChunk, PrefillRecord
@@ -35,6 +35,24 @@ class Distribution:
     reread: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Ahead:
+    """The distributions after a node and after each token drafted behind it, from one pass.
+
+    ``logits`` has shape (drafts + 1, vocab_size). ``written`` positions were read, behind
+    ``cached`` that were there.
+    """
+
+    logits: Sequence[FloatArray]
+    forward_ms: float
+    written: int
+    cached: int
+    warmup: bool
+    reread: bool
+    copied: int
+    evicted: int
+
+
 class Reading:
     """The text read for one run. ``chunk`` is how many positions of a prompt go in a pass."""
 
@@ -46,6 +64,8 @@ class Reading:
         self._logits = LogitStore(logit_budget)
         # The pool's branch -> the node that its last position belongs to.
         self._branches: dict[int, int] = {}
+        # Of the pass that ``settle`` has not been told the outcome of.
+        self._rows: list[FloatArray | HalfArray | None] = []
         # Asked once: isinstance with a protocol looks every method up.
         self._pooled = backend if isinstance(backend, Pooled) else None
         self._profiled = backend if isinstance(backend, Profiled) else None
@@ -89,10 +109,65 @@ class Reading:
                 evicted=result.evicted_blocks,
             )
             return Distribution(result.known, result.ms, kv, warmup=result.warmup)
-        *_, read = self._read(ids, (), reason=f"node {node} again", node=node)
+        read = self._again(node, ids)
         logits = self._logits.get(node)
         assert logits is not None, "the newest vector is never forgotten"
         return Distribution(logits, read.total_ms, read.kv, reread=True)
+
+    def ahead(self, node: int, ids: list[int], drafted: Sequence[int]) -> Ahead:
+        """Read ``drafted`` (at least one) behind ``node``, to which ``ids`` lead; see ``Ahead``.
+
+        ``settle`` is to follow. Raises BackendError; then nothing of it was read.
+        """
+        known, reread = self._whole(node), False
+        at = self.backend.seek(ids if known is None else [*ids, drafted[0]])
+        if at < len(ids) - (known is None):
+            # Not the next token of what the cache holds: the branch is read again, in chunks.
+            self._again(node, ids)
+            known, reread, at = self._whole(node), True, self.backend.length
+        feed = [*ids[at:], *drafted]
+        result = self.backend.forward(((self.backend.sequence, feed),), all_positions=True)
+        values, half = result.logits, result.half
+        # Copied, or one row would keep all of them in memory.
+        self._rows = [row.copy() for row in (values if half is None else half)]
+        logits = list(values)
+        if known is not None:
+            logits.insert(0, known)
+            self._rows.insert(0, None)
+        return Ahead(
+            logits,
+            result.ms,
+            written=len(feed),
+            cached=at,
+            warmup=result.warmup,
+            reread=reread,
+            copied=result.copied_blocks,
+            evicted=result.evicted_blocks,
+        )
+
+    def settle(self, ids: list[int], nodes: Sequence[int]) -> tuple[int, KVState]:
+        """Take back what ``ahead`` read beyond ``ids``; (positions taken back, the cache then).
+
+        ``nodes`` are the node that it read behind and those of the drafts that were accepted: the
+        distributions after them are kept. ``ids`` lead to the last of them.
+        """
+        for node, row in zip(nodes, self._rows, strict=False):
+            if row is not None:
+                self._logits.put(node, row)
+        self._rows = []
+        back = take_back(self.backend, ids)
+        self._place(nodes[-1])
+        return back, kv_state(self.backend, self._pooled, computed=1, cached=len(ids) - 1)
+
+    def _whole(self, node: int) -> FloatArray | None:
+        """The logits after ``node``, where they are held. BackendError for a part of them."""
+        known = self._logits.get(node)
+        return None if known is None else whole(known)
+
+    def _again(self, node: int, ids: list[int]) -> PrefillRecord:
+        """Read a branch again, up to ``node``, whose logits are known then."""
+        *_, read = self._read(ids, (), reason=f"node {node} again", node=node)
+        return read
 
     def forget(self, gone: Collection[int], parent: int, keep: int) -> None:
         """The nodes ``gone`` were deleted below ``parent``, to which ``keep`` positions lead."""

@@ -19,10 +19,12 @@ from engine.records.arrays import FloatArray
 from engine.records.cache import PoolState
 from engine.records.events import NAME_LENGTH, BranchDeleted, BranchNamed
 from engine.records.prompt import Origin, PrefillRecord, PromptRecord
+from engine.records.round import RoundRecord
 from engine.records.step import StepRecord, brief
 from engine.run.drawing import Drawing, Wanted
 from engine.run.logit_store import DEFAULT_BUDGET
 from engine.run.reading import PREFILL_CHUNK, Distribution, Reading
+from engine.run.speculation import Speculation, Speculator
 from engine.run.step_tree import Ids, LiveTree
 from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, effective
@@ -61,6 +63,10 @@ class Stepper:
         """Verdict of the breakpoints on the last step of a run."""
         self.watched: tuple[int, ...] = ()
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
+        self.speculation: Speculation | None = None
+        """Drafting of tokens that one pass then verifies; None: a pass a token."""
+        self.rounds: dict[int, RoundRecord] = {}
+        """Speculative rounds by the node of their first token, the newest where some are held."""
         self._moments: Moments | None = None
         self._drawing = Drawing(backend)
 
@@ -114,7 +120,8 @@ class Stepper:
                 "(one must stay free for the answer): shorten it"
             )
         self.prompt = record
-        self._moments = Moments(record, self.backend.facts.vocab_size)
+        self.rounds = {}
+        self._moments = Moments(record, self.backend.facts.vocab_size, self.rounds)
         self.tree = LiveTree(record.ids, held=self.tree.held)
         self.reading.begin()
         return record
@@ -138,7 +145,8 @@ class Stepper:
     ) -> StepRecord:
         """One step at a node (default: the cursor): follow the recorded child, or make a new one.
 
-        With any of ``force``, ``seed`` and ``settings`` it is a new one, as ``extend`` makes it.
+        With any of ``force``, ``seed`` and ``settings`` it is a new one, as ``grow`` makes it; with
+        ``force`` as ``extend`` does.
         """
         node = self.cursor if at is None else at
         following = self.children.get(node)
@@ -147,7 +155,42 @@ class Stepper:
                 raise StepperError(f"the record of node {following[-1]} is no longer held here")
             self.cursor = following[-1]
             return self.nodes[self.cursor]
-        return self.extend(node, force=force, seed=seed, settings=settings)
+        if force is not None:
+            return self.extend(node, force=force, seed=seed, settings=settings)
+        first = self.grow(node, seed=seed, settings=settings)[0]
+        self.cursor = first.node
+        return first
+
+    def grow(
+        self, parent: int, *, seed: int | None = None, settings: Effective | None = None
+    ) -> Sequence[StepRecord]:
+        """New tokens after ``parent``: those of one speculative round, or a single one.
+
+        Right behind the prompt, whose reading yields a token anyhow, and where nothing is drafted
+        it is one, as ``extend`` draws it. The cursor is at the last one then.
+        """
+        if self.speculation is None or parent == ROOT:
+            return (self.extend(parent, seed=seed, settings=settings),)
+        settings = settings or self.settings
+        self._check_extend(parent, None)
+        ids = self.path_ids(parent)
+        context = self._context(parent, self.seed if seed is None else seed, settings)
+        wanted = Wanted(
+            self.tree.next_node, parent, settings, self.max_tokens, watched=self.watched
+        )
+        limit = self.backend.facts.context_length
+        room = self.max_tokens - len(context.output_ids)
+        room = room if limit is None else min(room, limit - len(ids))
+        speculator = Speculator(self.reading, self._drawing)
+        found = speculator.round(self.speculation, wanted, ids, context, room)
+        if found is None:
+            return (self.extend(parent, seed=seed, settings=settings),)
+        for step in found.steps:
+            self.tree.add_step(step)
+        self.rounds[found.record.node] = found.record
+        if self.tree.held is not None and len(self.rounds) > self.tree.held:
+            del self.rounds[next(iter(self.rounds))]
+        return found.steps
 
     def back(self) -> int:
         """Move the cursor to its parent; nothing is computed and nothing lost. Returns the node."""
@@ -200,10 +243,15 @@ class Stepper:
         condition = Condition(until) if until else None
         self.watch(*(condition.tokens if condition is not None else ()))
         self.verdict = Verdict()
-        node = self.cursor if at is None else at
+        node, ready = self.cursor if at is None else at, list[StepRecord]()
         while not (node in self.tree.stops and not self.children.get(node)) and not pause():
-            record = self.step(node, seed=seed, settings=settings)
-            node = record.node
+            if not ready:
+                known = self.children.get(node) and seed is None and settings is None
+                ready = list(
+                    [self.step(node)] if known else self.grow(node, seed=seed, settings=settings)
+                )
+            record = ready.pop(0)
+            self.cursor = node = record.node
             arrived = self.check(node).stops or (
                 condition is not None and self._holds(condition, node)
             )

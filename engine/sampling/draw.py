@@ -27,6 +27,7 @@ class Purpose(IntEnum):
     ACCEPT = 3
     RESIDUAL = 4
     REPEAT = 5
+    BONUS = 6
 
 
 def uniform(seed: int, position: int, purpose: Purpose = Purpose.TOKEN, index: int = 0) -> float:

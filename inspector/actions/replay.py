@@ -40,7 +40,8 @@ class Replay:
         host, session = self._host, self._recording.session
         controller, log = host.controller, host.controller.log
         log.not_stored = "" if session.full_logits else NOT_STORED
-        controller.replay(session.records(steps=False), session.steps, session.tree)
+        records = session.records(steps=False)
+        controller.replay(records, session.steps, session.tree, session.rounds)
         self._recorded = log.facts
         if session.told:
             host.say(session.told)

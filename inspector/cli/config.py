@@ -34,6 +34,9 @@ _OPTIONS: Mapping[str, tuple[type, ...]] = {
     "seed": (int,),
     "max_tokens": (int,),
     "prefill_chunk": (int,),
+    "draft": (str,),
+    "draft_tokens": (int, str),
+    "accept": (str,),
     "theme": (str,),
     "autosave": (bool,),
 }

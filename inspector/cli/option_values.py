@@ -10,6 +10,7 @@ from typing import Any
 from engine.backends import BACKENDS
 from engine.records.cache import LARGEST_BLOCK
 from engine.records.model import KV_DTYPES
+from engine.records.round import MOST_DRAFTED, Accept, parsed_source
 from inspector.cli.sizes import parse_size
 from inspector.state.request import MAX_SEED
 
@@ -20,17 +21,25 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "seed": (0, MAX_SEED),
     "max_tokens": (1, _MANY),
     "prefill_chunk": (1, _MANY),
+    "draft_tokens": (1, MOST_DRAFTED),
 }
 """Options that are whole numbers, and the least and most of each."""
+AUTO = "auto"
+"""Value of ``draft_tokens`` that leaves their number to what was accepted."""
 DTYPES = ("auto", "measure", "float32", "float16", "bfloat16")
-WORDS: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "kv_dtype": KV_DTYPES}
+ACCEPT = tuple(one.value for one in Accept)
+WORDS: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "kv_dtype": KV_DTYPES, "accept": ACCEPT}
 """Options that are one of a few words."""
 _SHOWN = 40
 
 
 def check(name: str, value: Any) -> None:
     """Raise ValueError, with the option's range, for a value that it cannot have."""
-    if name in NUMBERS:
+    if name == "draft":
+        parsed_source(value)
+    elif name == "draft_tokens" and value == AUTO:
+        return
+    elif name in NUMBERS:
         _check_number(value, *NUMBERS[name])
     elif name in WORDS and value not in WORDS[name]:
         raise ValueError(f"must be {' or '.join(WORDS[name])}, not {value!r:.{_SHOWN}}")
@@ -40,7 +49,9 @@ def check(name: str, value: Any) -> None:
         raise ValueError(f"must be {' or '.join(BACKENDS)}, not {value!r:.{_SHOWN}}")
 
 
-def _check_number(value: int, low: int, high: int) -> None:
+def _check_number(value: Any, low: int, high: int) -> None:
+    if not isinstance(value, int):
+        raise ValueError(f"must lie in {low} .. {high:,}, not {value!r:.{_SHOWN}}")
     if low <= value <= high:
         return
     shown = f"{value:,}" if abs(value) < 10**_SHOWN else "a number of that size"

@@ -15,6 +15,7 @@ from engine.conditions.condition import Condition, ConditionError
 from engine.sampling.chain import DEFAULT_PRESET, PRESETS, SpecError, effective, parse_spec
 from engine.sampling.stages import DIALS
 from inspector.cli.config import Config, ConfigError
+from inspector.cli.draft_options import add_draft_options, draft_settings
 from inspector.cli.kv_options import add_kv_options, kv_options
 from inspector.cli.option_values import DTYPES, engine, number
 from inspector.state.request import Request, Save
@@ -73,6 +74,7 @@ def add_sampler_options(parser: argparse.ArgumentParser) -> None:
     group = add_chain_options(parser)
     group.add_argument("--max-tokens", type=number("max_tokens"), metavar="N")
     group.add_argument("--prefill-chunk", type=number("prefill_chunk"), metavar="N")
+    add_draft_options(parser)
 
 
 def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -214,10 +216,15 @@ def chain_choice(args: argparse.Namespace, config: Config) -> tuple[str, dict[st
 def configure_command(args: argparse.Namespace, config: Config) -> Configure:
     """The sampler settings of a run."""
     preset, dials = chain_choice(args, config)
+    try:
+        draft = draft_settings(args, config)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     return Configure(
         preset=preset,
         dials=dials,
         spec=args.sampler,
+        draft=draft,
         seed=config.pick("seed", args.seed, 0),
         max_tokens=config.pick("max_tokens", args.max_tokens, DEFAULT_MAX_TOKENS),
         chunk=config.pick("prefill_chunk", args.prefill_chunk),

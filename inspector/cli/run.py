@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
+from engine.acceptance import acceptance, brief_words
 from engine.commands import Run
 from engine.process import EngineClient
 from engine.records.events import BreakpointsSet, EngineError, LoadProgress, RunState, StateChanged
 from engine.records.prompt import PrefillRecord
+from engine.records.round import RoundRecord
 from engine.records.step import StepRecord, StopKind
 from engine.run.tree import ROOT
 from engine.safe_output import unguarded
@@ -24,6 +26,7 @@ from inspector.signals import Signalled
 from inspector.state.request import Request
 from inspector.state.view import RunLog
 from sessions.export.jsonl import dumps, end_line, run_line, step_line
+from sessions.export.rounds import acceptance_fields, round_line
 
 _WIDTH = 30
 BREAKPOINT = "breakpoint"
@@ -50,6 +53,9 @@ class TextOutput:
         if record.stop is None or record.stop.kind is not StopKind.STOP_TOKEN:
             self._write(self._decoder.feed(record.token.bytes))
 
+    def round(self, record: RoundRecord) -> None:
+        """Nothing: what the rounds came to is said at the end."""
+
     def end(self, log: RunLog, reason: str, detail: str, checker: BreakpointChecker) -> None:
         self._write(self._decoder.flush())
         self._out.write("\n")
@@ -61,6 +67,8 @@ class TextOutput:
             words.append(f"TTFT {figures.ttft_ms:.0f} ms")
         if figures.tps is not None:
             words.append(f"{figures.tps:.1f} tokens/s")
+        if log.rounds:
+            words.append(brief_words(acceptance(log.rounds.values())))
         kept = log.facts.kv_storage if log.facts is not None else None
         if kept is not None and kept.unusual:
             words.append(kept.unusual)
@@ -90,10 +98,15 @@ class JsonOutput:
     def step(self, record: StepRecord) -> None:
         self._line(step_line(record, text=self._decoder.feed(record.token.bytes)))
 
+    def round(self, record: RoundRecord) -> None:
+        self._line(round_line(record))
+
     def end(self, log: RunLog, reason: str, detail: str, checker: BreakpointChecker) -> None:
         path = log.path(max(log.nodes, default=ROOT))
         figures = speed(log.prompt, log.prefill, path)
         line = end_line(reason, detail, figures, len(path), prefill=log.prefill)
+        if log.rounds:
+            line["speculation"] = acceptance_fields(acceptance(log.rounds.values()))
         self._line(line | checker.fields() | self._saver.fields())
 
     def _line(self, value: dict[str, Any]) -> None:
@@ -172,6 +185,8 @@ def _follow(
                     progress.show(phase, fraction, detail)
                 case PrefillRecord():
                     _show_prefill(progress, log, record)
+                case RoundRecord():
+                    output.round(record)
                 case StepRecord():
                     progress.clear()
                     if not begun:

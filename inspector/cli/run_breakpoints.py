@@ -28,7 +28,8 @@ class BreakpointChecker:
         if not self._points or log.prompt is None:
             return Verdict()
         if self._moments is None:
-            self._moments = Moments(log.prompt, log.facts.vocab_size if log.facts else None)
+            size = log.facts.vocab_size if log.facts else None
+            self._moments = Moments(log.prompt, size, log.rounds)
         self._moment = self._moments.at(log.path(record.node))
         self._verdict = self._points.check(self._moment)
         return self._verdict

@@ -178,10 +178,12 @@ class BreakpointState:
         prompt = self._log.prompt
         if prompt is None or node == ROOT or node not in self._log.nodes:
             return None
-        if self._moments is None or self._moments[0] is not prompt:
+        known = self._moments
+        if known is None or known[0] is not prompt or known[1].rounds is not self._log.rounds:
             facts = self._log.facts
-            self._moments = prompt, Moments(prompt, facts.vocab_size if facts else None)
-        return self._moments[1].at(self._log.path(node))
+            size = facts.vocab_size if facts else None
+            known = self._moments = prompt, Moments(prompt, size, self._log.rounds)
+        return known[1].at(self._log.path(node))
 
 
 def _counted(point: Breakpoint, *, anew: bool) -> Breakpoint:

@@ -25,6 +25,7 @@ from engine.commands import (
 )
 from engine.records.events import BranchDeleted, EngineError, Record, RunState, StateChanged
 from engine.records.prompt import PromptRecord
+from engine.records.round import RoundRecord
 from engine.records.step import StepRecord
 from engine.run.tree import ROOT, Tree
 from inspector.state.breakpoints import BreakpointState
@@ -54,6 +55,9 @@ class Controller:
         self._run_when_ready = False
         # The parent whose new child the cursor is to move to (a fork beside the cursor).
         self._follow: int | None = None
+        # How many tokens it follows yet (None: all), and whether a breakpoint ends that.
+        self._left: int | None = None
+        self._stops = False
         self._asked: set[int] = set()
         self._wanted: int | None = None
 
@@ -76,12 +80,9 @@ class Controller:
         """Take in records. The cursor follows a new token that was drawn right after it."""
         for record in records:
             self.log.add(record)
-            if isinstance(record, StepRecord):
-                self.breakpoints.reached(record.node)
             match record:
                 case StepRecord():
-                    if record.parent in (self.cursor.node, self._follow):
-                        self.cursor.node, self._follow = record.node, None
+                    self._arrive(record)
                 case PromptRecord():
                     self._begin()
                 case BranchDeleted():
@@ -94,6 +95,17 @@ class Controller:
                     self._settle(record.state)
                 case EngineError():
                     self._queued = 0
+
+    def _arrive(self, step: StepRecord) -> None:
+        """Follow a new token, as far as tokens were asked for: a round may bring more."""
+        follows = self._left != 0 and step.parent in (self.cursor.node, self._follow)
+        if follows:
+            self.cursor.node, self._follow = step.node, None
+            self._left = None if self._left is None else self._left - 1
+        if follows or step.round in (0, step.node):
+            # Others are in a round that was stopped in: they are reached when they are gone to.
+            stops = self.breakpoints.reached(step.node)
+            self._left = 0 if stops and self._stops else self._left
 
     def _begin(self) -> None:
         """A new tree, of which nothing has been visited."""
@@ -112,7 +124,7 @@ class Controller:
             if self._run_when_ready:
                 self._run_when_ready = False
                 self.run()
-            elif self._queued:
+            while self._queued and not self.busy:
                 self._queued -= 1
                 self.step()
         elif state in (RunState.STOPPED, RunState.DEAD):
@@ -122,11 +134,15 @@ class Controller:
             self.measure_ceilings()
 
     def replay(
-        self, records: Iterable[Record], nodes: MutableMapping[int, StepRecord], tree: Tree
+        self,
+        records: Iterable[Record],
+        nodes: MutableMapping[int, StepRecord],
+        tree: Tree,
+        rounds: MutableMapping[int, RoundRecord],
     ) -> None:
-        """Take in a recorded run: its tree, and all other records of it."""
+        """Take in a recorded run: its tree, its rounds, and all other records of it."""
         self.take(records)
-        self.log.take_over(nodes, tree)
+        self.log.take_over(nodes, tree, rounds)
 
     # --- moving -------------------------------------------------------------------------------
 
@@ -248,6 +264,11 @@ class Controller:
     def _do(self, command: Command) -> None:
         self.tell_breakpoints()
         self._sent, self._counted = True, True
+        match command:
+            case Step():
+                self._left, self._stops = max(1, len(command.force)), False
+            case Run():
+                self._left, self._stops = command.count, True
         self._send(command)
 
     # --- asking -------------------------------------------------------------------------------

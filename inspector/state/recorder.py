@@ -246,6 +246,8 @@ def records_of(log: RunLog) -> Iterator[Record]:
         if wanted is not None and wanted is not now:
             yield wanted
             now = wanted
+        if node in log.rounds:
+            yield log.rounds[node]
         yield step
     if log.settings is not None and log.settings is not now:
         yield log.settings

@@ -27,6 +27,7 @@ from engine.records.events import (
 from engine.records.measured import CacheCurves, DriftMeasured, Measured
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.round import RoundRecord
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
 from engine.records.vocabulary import Vocabulary
@@ -74,6 +75,8 @@ class RunLog:
     new_nodes: Callable[[], MutableMapping[int, StepRecord]] = dict
     """Makes what a new tree's steps are kept in."""
     tree: StepTree = field(default_factory=StepTree)
+    rounds: MutableMapping[int, RoundRecord] = field(default_factory=dict)
+    """Speculative rounds by the node of their first token."""
     names: dict[int, str] = field(default_factory=dict)
     """Names of branches, by the node that each begins with."""
 
@@ -88,6 +91,9 @@ class RunLog:
                 self.pool = None if self.pool is None else self.pool.at_nodes({})
                 self.tree = StepTree(self.new_nodes())
                 self.names, self.drifts, self.curves = {}, {}, None
+                self.rounds = {}
+            case RoundRecord():
+                self.rounds[record.node] = record
             case BranchNamed():
                 self.names[record.node] = record.name
             case BranchDeleted():
@@ -124,9 +130,14 @@ class RunLog:
             case EngineError():
                 self.error, self.loading = record, None
 
-    def take_over(self, nodes: MutableMapping[int, StepRecord], tree: Tree) -> None:
-        """Have a recorded tree, a copy of ``tree``; new steps go into ``nodes`` with the old."""
-        self.tree = StepTree(nodes, tree)
+    def take_over(
+        self,
+        nodes: MutableMapping[int, StepRecord],
+        tree: Tree,
+        rounds: MutableMapping[int, RoundRecord] | None = None,
+    ) -> None:
+        """Have a recorded tree, a copy of ``tree``; what is new goes in with the old."""
+        self.tree, self.rounds = StepTree(nodes, tree), {} if rounds is None else rounds
 
     # --- the tree -------------------------------------------------------------------------------
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from engine.acceptance import acceptance
 from engine.plain_files import replacing
 from engine.text import safe
 from sessions.export.figures import csv_lines
 from sessions.export.jsonl import dumps, end_line, end_reason, run_line, step_line, texts
 from sessions.export.page import html_lines
 from sessions.export.report import markdown_lines
+from sessions.export.rounds import acceptance_fields, round_line
 from sessions.export.source import Source
 from sessions.file.format import SessionError
 
@@ -23,12 +25,16 @@ def jsonl_lines(source: Source) -> Iterator[str]:
     if source.prompt is not None:
         yield dumps(run_line(source.facts, source.prompt, source.settings)) + "\n"
     for step, text in texts(source.steps()):
+        if step.node in source.rounds:
+            yield dumps(round_line(source.rounds[step.node])) + "\n"
         yield dumps(step_line(step, text=text)) + "\n"
     last = source.tree.steps.get(source.tip)
     detail = last.stop.detail if last is not None and last.stop else ""
     count = len(source.branch())
     reason = end_reason(last)
     line = end_line(reason, detail, source.speed(), count, prefill=source.prefill)
+    if source.branch_rounds():
+        line["speculation"] = acceptance_fields(acceptance(source.branch_rounds()))
     line |= {"deleted_branches": source.deleted, "deleted_tokens": len(source.tree.deleted)}
     yield dumps(line) + "\n"
 

@@ -140,6 +140,8 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
         if step.stop is None
         else {"kind": step.stop.kind.value, "detail": plain(step.stop.detail)},
     )
+    if step.round:
+        line.update(came=step.came.value, round=step.round)
     return line
 
 

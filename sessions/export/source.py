@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from engine.records.events import SettingsChanged
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.round import RoundRecord
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
 from engine.run.step_tree import StepTree
@@ -25,6 +26,7 @@ class Log(Protocol):
     settings: SettingsChanged | None
     all_settings: dict[tuple[str, str], SettingsChanged]
     tree: StepTree
+    rounds: MutableMapping[int, RoundRecord]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,8 @@ class Source:
     tree: StepTree
     """A tree of its own, as the run may go on meanwhile. None of its deleted nodes is exported."""
     tip: int
+    rounds: Mapping[int, RoundRecord] = field(default_factory=dict)
+    """Speculative rounds by the node of their first token."""
 
     @classmethod
     def of_session(cls, session: Session, tip: int | None = None) -> Source:
@@ -52,6 +56,7 @@ class Source:
             told=tuple(one for _, one in session.events if isinstance(one, SettingsChanged)),
             tree=StepTree(session.steps, session.tree),
             tip=session.tip if tip is None else tip,
+            rounds=session.rounds,
         )
 
     @classmethod
@@ -65,6 +70,7 @@ class Source:
             told=(*log.all_settings.values(), *([log.settings] if log.settings else [])),
             tree=log.tree.copy(),
             tip=tip,
+            rounds=log.rounds,
         )
 
     @property
@@ -89,6 +95,11 @@ class Source:
         None of them is read for it: a branch of a file may be long.
         """
         return self.tree.along(self.tree.path(self.tip if tip is None else tip))
+
+    def branch_rounds(self) -> list[RoundRecord]:
+        """The rounds that tokens of the branch that is followed came in."""
+        numbers = dict.fromkeys(self.branch().figures["round"].tolist())
+        return [self.rounds[one] for one in numbers if one in self.rounds]
 
     def tips(self) -> list[int]:
         """The ends of all branches that are there: the one that is followed, then the newest."""

@@ -126,7 +126,7 @@ async def test_breakpoints_read_the_steps_they_are_looked_for_in(
 
 def test_moving_along_the_whole_run_reads_none_of_it(long: Session, reads: Reads) -> None:
     controller = replayed(long).controller
-    controller.replay(long.records(steps=False), long.steps, long.tree)
+    controller.replay(long.records(steps=False), long.steps, long.tree, long.rounds)
     reads.take()
     controller.run()
     assert controller.cursor.node == STEPS

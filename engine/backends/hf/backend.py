@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from engine.backends.base import Encoded, ForwardPass, Row, TokenSequence
+from engine.backends.hf import early_exit
 from engine.backends.hf import facts as hf_facts
 from engine.backends.hf import pool as hf_pool
 from engine.backends.hf import prompt as hf_prompt
@@ -243,6 +245,10 @@ class HFBackend:
                     )
             except Exception as error:
                 raise explained(error, rows * len(given)) from error
+
+    def shallow(self, layers: int) -> AbstractContextManager[Callable[[Sequence[int]], FloatArray]]:
+        """Inside ``with``, read ids through the first ``layers`` alone; see ``Shallow.shallow``."""
+        return early_exit.shallow(self._reader, layers)
 
     # --- the cache ----------------------------------------------------------------------------
 

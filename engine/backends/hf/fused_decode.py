@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -132,18 +133,24 @@ class FusedDecoder:
         self._inner = int(model.config.intermediate_size)
 
     def __call__(
-        self, ids: torch.Tensor, positions: torch.Tensor, pool: PooledCache
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        pool: PooledCache,
+        layers: int | None = None,
     ) -> torch.Tensor:
         """Logits (vocabulary,) after one more position: ``ids`` and ``positions`` are (1, 1).
 
-        To be called inside ``pool.reading``, which the pass's K and V are written into.
+        With ``layers`` those of the first layers alone, by the same norm and head. To be called
+        inside ``pool.reading``, which the pass's K and V are written into.
         """
         heads, queries, keys = self._queries + self._keys, self._queries, self._keys
         width, inner = self._width, self._inner
         x = embedding(ids[0], self._embedding)
         cos, sin = self._rotary(x, position_ids=positions)
         cos, sin = cos[0], _signed(sin[0], width)
-        for layer, cache in zip(self._layers, pool.layers, strict=True):
+        pairs = zip(self._layers, pool.layers, strict=True)
+        for layer, cache in islice(pairs, layers):
             joint = layer.query_key_value(layer.attention_norm(x))
             both = joint[:, : heads * width].view(heads, width)
             if layer.query_norm is not None and layer.key_norm is not None:

@@ -1,0 +1,1 @@
+"""Draft sources: what proposes the tokens that a target model then verifies in one pass."""
