@@ -25,7 +25,7 @@ class PositionCount:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What some rounds came to. Times are sums in milliseconds, over all rounds.
+    """Figures of some rounds. Times are sums in milliseconds, over all rounds.
 
     ``expected`` is the sum of each decided draft's probability to be accepted, for the very
     distributions it met, and ``expected_error`` the standard deviation of what is to be accepted

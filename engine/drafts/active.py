@@ -19,7 +19,7 @@ class Drafts:
         self._target: tuple[Backend, Open] | None = None
         self._sources: dict[str, DraftSource] = {}
         self.settings = DraftSettings()
-        """What the run drafts with, unless a step says otherwise."""
+        """The run's own, unless a step says otherwise."""
 
     def attach(self, target: Backend, opened: Open) -> None:
         """Draft for another target from now on."""
@@ -28,7 +28,7 @@ class Drafts:
 
     @property
     def speculation(self) -> Speculation | None:
-        """What the run drafts with; None where it does not."""
+        """The run's drafting; None where it does not draft."""
         source = self._sources.get(self.settings.source)
         return None if source is None else _speculation(source, self.settings)
 
@@ -44,7 +44,7 @@ class Drafts:
             self._sources.pop(name).close()
 
     def opened(self, settings: DraftSettings) -> Speculation | None:
-        """What these settings draft with. Raises BackendError and ModelError."""
+        """Drafting by these settings; None for none. Raises BackendError and ModelError."""
         name = settings.source
         if not name or self._target is None:
             return None

@@ -29,7 +29,7 @@ class PromptLookup:
         return f"ngram:{self.longest}"
 
     def propose(self, ids: Sequence[int], count: int, drawer: Drawer) -> Proposal:
-        """What follows the first place with the longest known suffix; see ``DraftSource``."""
+        """Copy what follows the first place with the longest known suffix; see ``DraftSource``."""
         text = np.asarray(ids, np.int64)
         for size in range(min(self.longest, len(text) - 1), 0, -1):
             # Windows that something follows: the suffix itself is not one of them.

@@ -20,7 +20,7 @@ class Accept(StrEnum):
     MATCH = "match"
     """While the draft equals the target's own draw, as llama.cpp does; lossless too."""
     TYPICAL = "typical"
-    """Where p exceeds a threshold that falls with the entropy, as Medusa does; not lossless."""
+    """While p exceeds a threshold that falls with the entropy, as Medusa does; not lossless."""
 
     @property
     def lossy(self) -> bool:

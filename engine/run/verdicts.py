@@ -28,7 +28,7 @@ _ROWS = 8
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a position: the token, how it came, and the draft there, if there was one."""
+    """Outcome of a position: the token, how it came, and the draft there, if there was one."""
 
     draw: Draw
     came: Came

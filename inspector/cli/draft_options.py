@@ -36,7 +36,7 @@ def add_draft_options(parser: argparse.ArgumentParser) -> None:
 
 
 def draft_settings(args: argparse.Namespace, config: Config) -> DraftSettings:
-    """What to draft with. Raises ValueError for options that mean nothing."""
+    """Read the options for drafting. Raises ValueError for options that mean nothing."""
     source = config.pick("draft", args.draft, "")
     if not source:
         for flag, given in (("--draft-tokens", args.draft_tokens), ("--accept", args.accept)):
