@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from engine.records.partial import Interval, ends
+from engine.records.partial import ends
 from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import stretch
 from engine.sampling.ladder import Chain, Ladder
+from engine.sampling.partial import Partial
 from engine.sampling.stages import (
     Border,
     Dial,
@@ -129,7 +130,9 @@ def explain(
         text = f"{survives}: probability {probability:.3g} among {ladder.final.survivors:,}"
         return Explanation(token_id, stage, None, text)
     one, before = chain.stages[stage], ladder.before(stage)
-    if isinstance(before.log_z, Interval) or not before.find(np.array([token_id]))[1][0]:
+    if isinstance(before, Partial) and not (
+        before.log_z_known is not None and before.find(np.array([token_id]))[1][0]
+    ):
         # What it was judged by depends on tokens that are not known.
         return Explanation(token_id, stage, None, f"cut by {one.label}, whatever the others are")
     figure = one.figure(before, context, token_id)
