@@ -33,9 +33,9 @@ def apply(
 
     ``scale_known``: see ``Partial``. Raises SamplingError where it leaves nothing.
     """
-    if stage.off or not len(before):
+    if stage.off:
         return before
-    if not (scale_known or _whatever_scale(stage, before, context)):
+    if not len(before) or not (scale_known or _whatever_scale(stage, before, context)):
         return _unknown(before)
     if not isinstance(before, Partial):
         return stage.apply(before, context)

@@ -220,6 +220,12 @@ def top_claims(logprobs: FloatArray, one: Chain) -> bool:
     st.lists(st.sampled_from([*STAGES, "top_p=0.1"]), max_size=5),
     st.sampled_from(sorted(PRESETS)),
 )
+@example(
+    (207449902, 5.55957955072854, 0.5, "plateau"),
+    60,
+    ["min_p=0.02", "no_repeat_ngram_size=2", "frequency_penalty=-1.5"],
+    "sglang",
+)
 def test_intervals_hold_the_figures_of_the_whole_row(
     kind: tuple[int, float, float, str], size: int, parts: list[str], preset: str
 ) -> None:
