@@ -92,7 +92,6 @@ class PointsPane(Pane):
     watched: Watched = Watched()
 
     def look(self, watched: Watched) -> None:
-        """Draw this from now on."""
         self.watched = watched
         self.rebuild()
 
@@ -101,7 +100,6 @@ class PointsPane(Pane):
 
     @property
     def chosen(self) -> Mark | Watch | None:
-        """The selected row."""
         entries: tuple[Mark | Watch, ...] = (*self.watched.marks, *self.watched.watches)
         return entries[self.selected] if self.selected < len(entries) else None
 
@@ -153,7 +151,6 @@ class NamesPane(Pane):
     moment: Moment | None = None
 
     def look(self, word: str, moment: Moment | None) -> None:
-        """Draw this from now on."""
         if word != self.word:
             self.scroll_to(y=0, animate=False, force=True)
         self.word, self.moment = word, moment

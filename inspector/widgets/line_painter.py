@@ -39,7 +39,6 @@ class Frame:
     background: Color
 
     def around(self, strip: Strip) -> Strip:
-        """The whole line."""
         strip = strip.adjust_cell_length(self.inside, self.style.rich_style)
         for line_filter in self.filters:
             strip = strip.apply_filter(line_filter, self.background)
@@ -89,7 +88,6 @@ class LinePainter:
         )
 
     def strip(self, y: int, line: Content, width: int, *, selected: bool) -> Strip:
-        """The line at ``y``."""
         return self._line(y, line, width, selected).strip
 
     def framed(self, y: int, line: Content, width: int, frame: Frame, *, selected: bool) -> Strip:

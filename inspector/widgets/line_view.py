@@ -137,7 +137,6 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             self._made_for = _NOTHING
 
     def _make(self, size: Size) -> None:
-        """Make the picture and the titles, for a place of this size."""
         rows = self.drawn.rows
         self._made_for = (self.view, size)
         self.drawn = self.picture(self.view, size)
@@ -163,7 +162,6 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def _up_to_date(self) -> bool:
-        """True if the lines are those of the view and the size that there are now."""
         view, size = self._made_for
         return view is self.view and size == self.scrollable_content_region.size
 
@@ -222,7 +220,6 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def _framed_now(self, y: int) -> Frame:
-        """The frame as Textual paints it around the line ``y`` of the widget."""
         return self.painter.frame(super().render_lines(Region(0, y, self.outer_size.width, 1))[0])
 
     def _in_frame(self, y: int, frame: Frame) -> Strip:

@@ -196,7 +196,6 @@ class StatusLine(Widget):
         self._busy_s: float | None = None
 
     def show(self, view: View, busy_s: float | None = None) -> None:
-        """Draw this view from now on."""
         self._view, self._busy_s = view, busy_s
         self.refresh()
 

@@ -84,7 +84,6 @@ class WatchStrip(Widget):
         self._watched = Watched()
 
     def show(self, watched: Watched) -> None:
-        """Draw this from now on."""
         changed = watched != self._watched
         self._watched = watched
         self.set_class(not watched, "-empty")

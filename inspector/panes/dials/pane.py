@@ -139,7 +139,6 @@ in use that nobody asked for.
 
     @property
     def _stages(self) -> list[str] | None:
-        """While one is to be put in, the stages there are."""
         return absent_stages(self._chain) if self._inserting and self._chain else None
 
     # --- which row ----------------------------------------------------------------------------
@@ -243,7 +242,6 @@ in use that nobody asked for.
             self._try(lambda: as_recorded(chain, recorded, row.stage))
 
     def action_shift(self, by: int) -> None:
-        """Move the stage in the chain."""
         row, chain = self._row, self._chain
         if row is not None and chain is not None:
             self._try(lambda: shifted(chain, row.stage, by))

@@ -170,17 +170,14 @@ class Columns:
 
     @property
     def plus(self) -> int:
-        """The cell of ``+``."""
         return self.minus + self.value + 3 if self.buttons else -1
 
     @property
     def value_at(self) -> int:
-        """The first cell of the value."""
         return 5 + self.name + (3 if self.buttons else 1)
 
     @property
     def track_at(self) -> int:
-        """The first cell of the track."""
         return self.plus + 2
 
 
@@ -290,7 +287,6 @@ class DialTable:
         return self.rows[index] if 0 <= index < len(self.rows) else None
 
     def line_of(self, dial: str) -> int | None:
-        """The line of a dial."""
         for index, row in enumerate(self.rows):
             if row.dial.name == dial:
                 return index + (0 <= self.heading <= index)

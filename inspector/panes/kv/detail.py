@@ -9,15 +9,7 @@ from engine.run.tree import ROOT
 from engine.text import visible, visible_bytes
 from inspector.draw.cells import ELLIPSIS
 from inspector.draw.numbers import cut, fit, muted
-from inspector.panes.kv.branch import (
-    CursorBranch,
-    Owner,
-    Place,
-    name_of,
-    node_at,
-    owners,
-    token_at,
-)
+from inspector.panes.kv.branch import CursorBranch, Owner, Place, name_of, node_at, owners, token_at
 from inspector.panes.kv.pool import Kind, PoolLook, group_name, span
 from inspector.state.view import View
 

@@ -115,7 +115,6 @@ class GridLine:
         return None
 
     def draw(self, chosen: Place | None) -> Content:
-        """The line with the chosen block marked."""
         parts: list[tuple[str, str]] = [(self.label, "$title")]
         at = chosen if chosen is not None and self.x_of(chosen) is not None else None
         for part in self.parts:

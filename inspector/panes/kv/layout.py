@@ -57,7 +57,6 @@ class KVRows:
         return line.block_at(x - self.edge) if isinstance(line, GridLine) else None
 
     def row_of(self, place: Place) -> int | None:
-        """The row in which a block is drawn."""
         return next((row for row, one in self._grid if one.x_of(place) is not None), None)
 
     @property

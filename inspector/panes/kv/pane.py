@@ -122,7 +122,6 @@ does the mouse; the lines below say what it holds. **enter**, or a click, goes t
     # --- the chosen block -------------------------------------------------------------------------
 
     def choose(self, place: Place | None) -> None:
-        """Choose a block and bring it into sight."""
         if place is None:
             return
         self._ui = replace(self._ui, picked=place, under_mouse=None)
@@ -132,7 +131,6 @@ does the mouse; the lines below say what it holds. **enter**, or a click, goes t
             self.scroll_to_row(row)
 
     def action_block(self, by: int) -> None:
-        """Choose the block before or after."""
         self.choose(self._rows.beside(by))
 
     def action_move(self, by: int) -> None:

@@ -53,7 +53,6 @@ class Plan:
 
     @property
     def width(self) -> int:
-        """Cells of the whole line."""
         model = self.model + 1 if self.model else 0
         stages = sum(one.cells + 1 for one in self.stages)
         return self.prefix + model + stages + FINAL + 1 + self.was + self.text

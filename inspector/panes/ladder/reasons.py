@@ -52,7 +52,6 @@ class Reasons:
         return self._soon is None and self._background.idle.is_set()
 
     def close(self) -> None:
-        """Look for nothing more."""
         self._background.close()
 
     def _look(self, want: Explain) -> None:

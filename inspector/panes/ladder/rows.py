@@ -49,7 +49,6 @@ class LadderRows:
         return self.line(self.candidates[row])
 
     def line(self, candidate: CandidateRow) -> Content:
-        """The row of one candidate."""
         made, drawn = self.plan, candidate.token_id == self.candidates.draw.token_id
         numbers = (
             (f"{candidate.rank}", made.rank),
@@ -73,7 +72,6 @@ class LadderRows:
 
     @property
     def _mine(self) -> str:
-        """The style of the row that was drawn, or would be."""
         return _DRAWN if self.was is None else _WOULD
 
     def _model(self, candidate: CandidateRow, drawn: bool) -> Parts:

@@ -41,8 +41,7 @@ TALL = 20
 """From this height on all goes below each other, over the whole width."""
 
 
-def prefill_lines(view: View, width: int, height: int) -> list[Content]:
-    """The whole pane."""
+def _lines(view: View, width: int, height: int) -> list[Content]:
     if view.facts is None:
         return loading(view.log.loading, width)
     if view.prompt is None:
@@ -212,7 +211,7 @@ def draw(view: View, size: Size) -> Picture:
     """The pane."""
     ttft = view.speed.ttft_ms
     return Picture(
-        prefill_lines(view, size.width, size.height),
+        _lines(view, *size),
         subtitle="" if ttft is None else f"TTFT {ms(ttft)}",
     )
 

@@ -17,14 +17,7 @@ from engine.records.partial import Interval, ends
 from engine.records.step import SURVIVES, StepRecord
 from engine.sampling.chain import Candidates
 from engine.sampling.partial import Partial
-from engine.sampling.shape import (
-    TAIL_AFTER,
-    Census,
-    Mark,
-    Shape,
-    mark_of,
-    shape_of,
-)
+from engine.sampling.shape import TAIL_AFTER, Census, Mark, Shape, mark_of, shape_of
 from engine.text import visible
 from inspector.draw.bars import share
 from inspector.draw.block_chars import spark
@@ -165,9 +158,7 @@ def marks(columns: Sequence[Column], width: int) -> Content:
 
 
 def funnel(
-    rows: Sequence[Census | None],
-    was: Sequence[Census | None] | None,
-    width: int,
+    rows: Sequence[Census | None], was: Sequence[Census | None] | None, width: int
 ) -> list[Content]:
     """Tokens that each stage left, on a logarithmic scale, and their share of the model's mass.
 

@@ -167,7 +167,7 @@ back to the ladder.
             "Own defaults",
             id="stacks.own-defaults",
             tooltip="The same dials in every stack, or each stack's own defaults",
-        ),
+        )
     ]
 
     _own = False

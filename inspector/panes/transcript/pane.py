@@ -217,7 +217,7 @@ class TranscriptPane(Pane):
             show=False,
             id="transcript.boundaries",
             tooltip="Show where tokens begin by marks instead of underlines",
-        ),
+        )
     ]
 
     _boundaries = False

@@ -36,11 +36,7 @@ SETTINGS = Column("other settings", 22)
 _BY_WORTH = (HOW, PROB, COUNT, END, SETTINGS)
 """Columns to keep where not all have room, the most telling first."""
 _IN_ORDER = (PROB, HOW, COUNT, END, SETTINGS)
-_STOPS = {
-    StopKind.STOP_TOKEN: "■ stop",
-    StopKind.LENGTH: "■ length",
-    StopKind.CONTEXT: "■ context",
-}
+_STOPS = {StopKind.STOP_TOKEN: "■ stop", StopKind.LENGTH: "■ length", StopKind.CONTEXT: "■ context"}
 
 
 def graph_width(branches: Branches, width: int) -> int:
