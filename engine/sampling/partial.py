@@ -191,11 +191,8 @@ class Partial(Candidates):
         """The share of the mass that lies with tokens that are not known to be there."""
         if not math.isfinite(self.rest.high):
             return Interval(0.0, 1.0)
-        masses = self.rest.low, self.rest.high
-        if self.log_z_known is not None:
-            return Interval.of(*(min(1.0, math.exp(one - self.log_z_known)) for one in masses))
-        known = log_sum(self.logits)
-        return Interval.of(*(_share(one - known) for one in masses))
+        pairs = zip((self.rest.low, self.rest.high), self.log_z_bounds, strict=True)
+        return Interval.of(*(math.exp(min(0.0, mass - log_z)) for mass, log_z in pairs))
 
     def drawn(self, u: float) -> tuple[int, float, float]:
         """The id that ``u`` draws whatever the rest is, and the ends of its stretch.
