@@ -61,8 +61,9 @@ class TopLogprobs:
     """A distribution of which the leading log-probabilities are known, and no more.
 
     ``ids`` and ``logprobs`` (log-softmax over the whole vocabulary) have shape (k,), or (n, k) for
-    n positions, from the most likely down, k below ``vocab_size``. No token that is not there has a higher one than the
-    last. What the model's logits were is not known: they may all be larger by the same amount.
+    n positions, from the most likely down, k below ``vocab_size``. No token that is not there has
+    a higher one than the last. What the model's logits were is not known: they may all be larger
+    by the same amount.
     """
 
     ids: IntArray

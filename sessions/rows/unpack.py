@@ -137,7 +137,7 @@ def unpack_top(
     probs = np.vstack((probs, finals))
     if not (probs.min() >= 0.0 and probs.max() <= 1.0 + 1e-9):
         raise RowsError("a probability is not between 0 and 1")
-    return codec.build(
+    top = codec.build(
         TopTable,
         row.part("top"),
         ids=np.array(ids, np.int32),
@@ -148,6 +148,10 @@ def unpack_top(
         ranks=np.where(ranks == 0, np.arange(1, len(rows) + 1), ranks).astype(np.int32),
         tokens=tokens,
     )
+    slack = top.slack
+    if slack is not None and not (slack.shape == probs.shape and (abs(slack) <= 1.0).all()):
+        raise RowsError(f"the bounds of node {row.row[0]} do not fit its candidates")
+    return top
 
 
 def _cut_by(cut_by: DoubleArray, raw: FloatArray, stages: int) -> NDArray[np.int8]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import sqlite3
+from contextlib import closing
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from engine.sampling.partial import Partial, TailMissing
 from engine.sampling.stages import StageContext
-from sessions import open_session
+from sessions import SessionError, open_session
 from sessions.compare.tables import kl, largest_difference
 from sessions.export.jsonl import step_line
 from sessions.recording import record
@@ -224,3 +226,23 @@ def test_two_runs_are_compared_as_far_as_both_are_known() -> None:
     # A logit and a log-probability do not compare.
     assert largest_difference(ours.top, truth.top) is None
     assert largest_difference(ours.top, stepper(CLOSING).step().top) == 0.0
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"top": {"slack": {"$array": "AAAAAAAAAAA=", "dtype": "<f8", "shape": [1]}}},
+        {"step": {"entropy_raw": {"$interval": [2, 1]}}},
+        {"step": {"entropy_raw": {"$interval": [{"$float": "nan"}, 1]}}},
+        {"step": {"entropy_raw": {"$interval": "12"}}},
+        {"draw": {"low": {"$interval": [0]}}},
+    ],
+)
+def test_bounds_of_a_foreign_file_that_are_none_are_damage(
+    tmp_path: Path, part: dict[str, Any]
+) -> None:
+    kept(tmp_path, CLOSING)
+    with closing(sqlite3.connect(tmp_path / "run.llmi")) as database, database:
+        database.execute("UPDATE step SET extra = ? WHERE node = 1", (json.dumps(part),))
+    with pytest.raises(SessionError), open_session(tmp_path / "run.llmi") as session:
+        assert_same(session.step(1), session.step(1))
