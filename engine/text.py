@@ -218,3 +218,11 @@ def share(probability: float) -> str:
     if per_cent < 9.995:
         return f"{per_cent:.2f}%"
     return f"{per_cent:.1f}%" if per_cent < 99.95 else "100%"
+
+
+def plural(number: int | Interval, thing: str, things: str = "") -> str:
+    """``1 step``, ``2 steps``, of a whole number or an interval of them.
+
+    ``things`` where that is more than an s: ``2 branches``.
+    """
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from textual import on
 from textual.actions import ActionParseResult, parse
+from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
@@ -19,7 +20,9 @@ from engine.machine_file import cache_dir
 from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from inspector.actions.breakpoints import Breakpoints
+from inspector.actions.budget import Budget
 from inspector.actions.forks import Forks
+from inspector.actions.help import show_help
 from inspector.actions.keeping import Keeping
 from inspector.actions.measure import Measurements
 from inspector.actions.player import Player, Playing
@@ -104,6 +107,7 @@ class Inspector(FlowApp[None]):
         self.trying = Trying(self)
         self.keeping = Keeping(self, recorder)
         self.forks = Forks(self, self.trying, self.keeping)
+        self.budget = Budget(self)
         self.breakpoints = Breakpoints(self, self.keeping)
         replayed = str(recording.session.path) if recording is not None else ""
         self.sessions = Sessions(self, self.keeping, library, replayed)
@@ -234,7 +238,9 @@ class Inspector(FlowApp[None]):
         return self.replay.player if self.replay is not None else None
 
     def action_continue(self) -> None:
-        if self._player is None or not self._player.play():
+        if self._player is not None and self._player.play():
+            return
+        if not self.budget.offer():
             self.controller.run()
             self.paint()
 
@@ -267,11 +273,26 @@ class Inspector(FlowApp[None]):
         self.controller.cursor.last()
         self.paint()
 
-    def action_help(self) -> None:
-        if self.screen.query("HelpPanel"):
-            self.action_hide_help_panel()
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Only what no key of ours does."""
+        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+
+    async def action_help(self) -> None:
+        await self.flow(show_help(self, self.BINDINGS, self._keys))
+
+    def action_copy(self) -> None:
+        self.sessions.copy()
+
+    def action_step_out(self) -> None:
+        self.debugger.step_out()
+
+    def action_help_quit(self) -> None:
+        """Pause what runs: a run, and not the program, is what ctrl+c is pressed for."""
+        if self.controller.running:
+            self.controller.pause()
+            self.say("paused; q quits")
         else:
-            self.action_show_help_panel()
+            self.say("nothing runs; q quits")
 
     @on(GoTo)
     def _go_to(self, message: GoTo) -> None:
@@ -280,8 +301,7 @@ class Inspector(FlowApp[None]):
 
     @on(Force)
     def _force(self, message: Force) -> None:
-        self.controller.force(message.token_id)
-        self.paint()
+        self.forks.force(message.token_id)
 
     @on(Try)
     def _try(self, message: Try) -> None:
@@ -329,11 +349,16 @@ class Inspector(FlowApp[None]):
     async def action_sessions(self) -> None:
         await self.flow(self.sessions.browse())
 
+    async def action_interrupted(self) -> None:
+        if self._recovery is not None:
+            await self.flow(self._recovery.answer())
+
     async def action_compare_branches(self) -> None:
         await self.flow(self.sessions.compare_branches())
 
     async def action_quit(self) -> None:
-        await self.flow(self.sessions.leave())
+        if modal_open(self) or not self.debugger.step_out():
+            await self.flow(self.sessions.leave())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False: the key means nothing now. None: it is shown, greyed out: see ``run_action``."""
@@ -346,6 +371,8 @@ class Inspector(FlowApp[None]):
                 there = self.controller.cursor.what_if is not None and not modal
             case "stream":
                 there = self.replay is not None and not modal
+            case "interrupted":
+                there = self._recovery is not None and bool(self._recovery.runs) and not modal
             # While a window asks something, another must not open above it.
             case _ if action in OPENING:
                 there = not modal

@@ -1,26 +1,51 @@
-"""``llm-inspect sessions`` in a terminal: the session browser by itself."""
+"""Screens that come before a run: the session browser by itself, and the start without a prompt."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
+
+from textual.screen import Screen
 
 import themes
 from inspector.safe_screen import SafeApp
 from inspector.screens.sessions import SessionsScreen
+from inspector.screens.start import Chosen, StartScreen
 from inspector.theming import use_theme
 from sessions.library import Library
 
+Result = TypeVar("Result")
 
-class Browser(SafeApp[Path | None]):
-    """Ends with the session to open; None for none."""
 
-    TITLE = "llm-inspect sessions"
+class _Before(SafeApp[Result]):
+    """An app of one screen, whose answer it ends with."""
+
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, library: Library, theme: str = themes.DEFAULT) -> None:
+    def __init__(self, screen: Screen[Result], theme: str) -> None:
         super().__init__()
-        self._library = library
+        self._first = screen
         use_theme(self, theme)
 
     def on_mount(self) -> None:
-        self.push_screen(SessionsScreen(self._library), self.exit)
+        self.push_screen(self._first, self.exit)
+
+
+class Browser(_Before[Path | None]):
+    """Ends with the session to open; None for none."""
+
+    TITLE = "llm-inspect sessions"
+
+    def __init__(self, library: Library, theme: str = themes.DEFAULT) -> None:
+        super().__init__(SessionsScreen(library), theme)
+
+
+class Start(_Before[Chosen | None]):
+    """Ends with the prompt to run, or the session to open; None for neither."""
+
+    TITLE = "llm-inspect"
+
+    def __init__(
+        self, library: Library, theme: str = themes.DEFAULT, *, chat: bool = False
+    ) -> None:
+        super().__init__(StartScreen(library, chat=chat), theme)

@@ -29,11 +29,15 @@ class FlowApp(SafeApp[Result]):
         return await asyncio.shield(self.push_screen(screen, wait_for_dismiss=True))
 
     async def picture(self) -> str:
-        """The screen as SVG, once what is to be seen on it is drawn."""
+        """The screen as SVG, once what is to be seen on it is drawn; without lines that pass."""
+        toasts = self.screen.query("ToastRack")
+        toasts.set(visible=False)
         drawn = asyncio.Event()
         self.call_after_refresh(drawn.set)
         await drawn.wait()
-        return self.export_screenshot()
+        picture = self.export_screenshot()
+        toasts.set(visible=True)
+        return picture
 
     def say(self, line: str, *, warn: bool = False) -> None:
         """Show a line for a while."""

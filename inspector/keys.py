@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from textual.binding import Binding
@@ -23,16 +24,20 @@ GENERAL: list[Binding] = [
     shown("b,left", "step_back", "Back", "back", "To the token before; computes nothing"),
     shown("c", "continue", "Continue", "continue", "Run until something stops it"),
     shown("space", "pause_or_run", "Pause", "pause", "Pause, or go on"),
-    hidden("N", "step_ten", "Step 10", "step-ten"),
+    hidden("escape,backspace", "step_out", "Step out", "step-out",
+           "Out of the zoomed pane or the dials; q does it too, and on the bare screen quits"),
+    hidden("N", "step_ten", "Step 10", "step-ten",
+           "Ten tokens, unless something stops the run before"),
     hidden("r", "redraw", "Draw again", "redraw", "With another seed"),
-    hidden("B", "breakpoints", "Breakpoints", "breakpoints",
-           "What stops a run, and what is watched"),
+    shown("B", "breakpoints", "Breakpoints", "breakpoints",
+          "What stops a run, and what is watched"),
     hidden("R", "reverse", "Reverse continue", "reverse",
            "Back to the last step where a breakpoint strikes"),
     hidden("g", "first", "First", "first", "To the prompt"),
-    hidden("G", "last", "Last", "last"),
+    hidden("G", "last", "Last", "last", "To the end of this branch"),
     shown("z", "screen.zoom", "Zoom", "zoom", "This pane alone, or all again"),
-    hidden("K", "restart", "Restart engine", "restart"),
+    hidden("K", "restart", "Restart engine", "restart",
+           "A new engine, which goes on with this run; ends one that hangs"),
     shown("question_mark", "help", "Help", "help"),
     shown("q", "quit", "Quit", "quit"),
     hidden("ctrl+z", "suspend_process", "To the shell", "suspend",
@@ -91,17 +96,21 @@ BRANCHING: list[Binding] = [
            "Delete this branch, after asking; in the tree, the selected one"),
     hidden("u", "undo_delete", "Undo delete", "branch-undo",
            "Bring back the branch deleted last; possible until the next new token"),
-    hidden("P", "prompt", "Prompt", "prompt",
+    shown("P", "prompt", "Prompt", "prompt",
            "Edit the prompt and begin a new run; what stays the same is not read again"),
 ]
 """The tree of the run."""
 
 SESSIONS: list[Binding] = [
-    hidden("w", "save", "Save", "save", "Give this run's session a name"),
-    hidden("e", "export", "Export", "export",
+    shown("w", "save", "Save", "save", "Give this run's session a name"),
+    shown("e", "export", "Export", "export",
            "This run as HTML, Markdown, JSONL or CSV; this screen as SVG"),
-    hidden("o", "sessions", "Sessions", "sessions",
+    shown("o", "sessions", "Sessions", "sessions",
            "Look at saved runs: search, open, rename, compare, delete"),
+    shown("I", "interrupted", "Interrupted run", "interrupted",
+          "Open, keep or discard the run that a crash has interrupted"),
+    hidden("y", "copy", "Copy text", "copy",
+           "The prompt and this branch's text, to the terminal's clipboard"),
     hidden("V", "compare_branches", "Compare branches", "compare-branches",
            "This branch beside the next one at the nearest fork above"),
 ]
@@ -133,7 +142,23 @@ NEXT_PANE: list[Binding] = [
 # fmt: on
 
 
-APP = [*MEASURING, *SESSIONS, *GENERAL, *BRANCHING, *SAMPLER, *TRYING, *REPLAYING]
+FOOTER = (
+    *("step", "back", "continue", "interrupted", "fork", "dials", "palette", "pause", "zoom"),
+    *("breakpoints", "prompt", "sessions", "export", "save"),
+)
+"""The app's keys in the footer: the last ones give way first. Help and quit never do."""
+
+
+def in_footer_order(bindings: Iterable[Binding]) -> list[Binding]:
+    """The bindings of ``FOOTER`` in its order, then all others."""
+    place = {name: at for at, name in enumerate(FOOTER)}
+    return sorted(bindings, key=lambda one: place.get(one.id or "", len(place)))
+
+
+APP = [
+    *TRYING,
+    *in_footer_order([*GENERAL, *BRANCHING, *SAMPLER, *SESSIONS, *MEASURING, *REPLAYING]),
+]
 
 OPENING = frozenset(
     ["save", "export", "sessions", "compare_branches", "drift", "compare_cache", "measure_ceilings"]

@@ -57,6 +57,10 @@ class Library:
         """All sessions, the newest first. One that cannot be read has an error and no facts."""
         return [self._look(path) for path in self._paths()]
 
+    def newest(self, count: int) -> list[Preview]:
+        """The newest sessions, so many of them."""
+        return [self._look(path) for path in self._paths()[:count]]
+
     def search(self, words: str) -> list[Preview]:
         """The sessions whose name, model, prompt or output holds ``words``, the newest first."""
         return [self._look(path) for path in self._paths() if contains(path, words)]
@@ -80,9 +84,8 @@ class Library:
     def autosave_path(self, prompt: str, now: datetime | None = None) -> Path:
         """A new name for a run of ``prompt`` that is saved as it goes; makes the folder."""
         when = (now or datetime.now()).strftime("%Y-%m-%d-%H%M%S")
-        words = re.sub(r"[^\w]+", "-", prompt[:200].lower()).strip("-_")
         _make(self.autosaves)
-        return _free(self.autosaves / f"{when}-{words[:40].strip('-_') or 'run'}{SUFFIX}")
+        return _free(self.autosaves / f"{when}-{words_of(prompt) or 'run'}{SUFFIX}")
 
     def named_path(self, name: str) -> Path:
         """The path of a session of that name; makes the folder."""
@@ -155,6 +158,12 @@ class Library:
             return set()
 
 
+def words_of(text: str) -> str:
+    """The first words of a text as part of a file's name, without spaces; "" if it has none."""
+    words = re.sub(r"[^\w]+", "-", text[:200].lower()).strip("-_")
+    return words[:40].strip("-_")
+
+
 def file_name(name: str) -> str:
     """``name`` as a file's name: one part, nothing hidden or invisible. SessionError if empty."""
     name = unicodedata.normalize("NFC", name.removesuffix(SUFFIX))
@@ -186,11 +195,11 @@ def _make(folder: Path) -> None:
 
 
 def _free(path: Path) -> Path:
-    """``path``, or the first of ``name 2``, ``name 3``, ... that is not taken."""
+    """``path``, or the first of ``name-2``, ``name-3``, ... that is not taken."""
     tried, number = path, 1
     while is_taken(tried):
         number += 1
-        tried = path.with_name(f"{path.stem} {number}{path.suffix}")
+        tried = path.with_name(f"{path.stem}-{number}{path.suffix}")
     return tried
 
 

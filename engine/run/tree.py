@@ -138,6 +138,16 @@ class Tree:
         return _ends({node for node in self.parents if node not in self.deleted}, self.parents)
 
     @property
+    def branch_heads(self) -> list[int]:
+        """The node that each branch begins with, in the order in which they were begun.
+
+        There are as many as tips: at a fork the oldest child goes on with the branch it is on.
+        """
+        there = (node for node in self._forks if node not in self.deleted)
+        forked = (child for node in there for child in self.children[node][1:])
+        return sorted([*self.children[ROOT][:1], *forked])
+
+    @property
     def deleted_tips(self) -> list[int]:
         """The last node of every branch that was deleted, oldest first."""
         return _ends(self.deleted, self.parents)

@@ -106,6 +106,18 @@ class Forks:
         muted = {name: Content.styled(text, "$title") for name, text in details.items()}
         return ForkMenu(place.title, muted)
 
+    def force(self, token_id: int) -> None:
+        """Take a token instead of the one at the cursor, and say how that is undone."""
+        host = self._host
+        step = host.controller.view.step
+        if step is not None and step.token.id == token_id:
+            host.say("this is the token that stands here already: nothing to force")
+        elif host.controller.busy:
+            self._warn(_BUSY)
+        elif host.controller.force(token_id) and host.engine.can_run:
+            host.say("forced, on a branch of its own: b and h go back")
+        host.paint()
+
     def _carry_out(self, step: Step) -> None:
         if self._host.controller.busy:
             self._warn(_BUSY)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
+from textual.app import App
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
@@ -40,6 +41,8 @@ class Host(Protocol):
     @property
     def focused(self) -> Widget | None: ...
     @property
+    def app(self) -> App[Any]: ...
+    @property
     def screen(self) -> Screen[Any]: ...
 
     async def ask(self, screen: Screen[Answer]) -> Answer:
@@ -53,6 +56,9 @@ class Host(Protocol):
 
     def say(self, line: str, *, warn: bool = False) -> None:
         """Show a line for a while."""
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Hand a text to the terminal's clipboard."""
 
     def paint(self) -> None:
         """Show the run as it is now."""

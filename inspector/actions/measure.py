@@ -7,11 +7,22 @@ from datetime import UTC, datetime
 from functools import partial
 
 from engine.plain_files import reason
-from engine.records.measured import Ceilings, Measured
+from engine.records.measured import CacheCurves, Ceilings, Measured
 from engine.records.model import ModelFacts
 from inspector.actions.host import Host
+from inspector.draw.numbers import ms, plural
 from inspector.screens.drift import DriftScreen
 from inspector.state.ceilings import Known
+
+
+def worth_of_cache(curves: CacheCurves | None) -> str:
+    """What one token costs with the cache and without it, at the longest text that was timed."""
+    if curves is None or not curves.lengths:
+        return f"nothing was timed: {curves.note}" if curves is not None else "nothing was timed"
+    on, off = curves.with_ms[-1], curves.without_ms[-1]
+    times = f", {off / on:.1f} times as long" if on > 0 else ""
+    at = plural(curves.lengths[-1], "position")
+    return f"a token at {at}: {ms(on)} with the cache, {ms(off)} without{times} (gauges: curves)"
 
 
 class Measurements:
@@ -28,6 +39,8 @@ class Measurements:
         self.find = find
         self.keep = keep
         self._measured: Measured | None = None
+        self._curves_awaited = False
+        self._curves_before: CacheCurves | None = None
 
     async def drift(self) -> None:
         """Show how far the cursor's logits lie from a fresh read's; measure it where it was not."""
@@ -41,8 +54,10 @@ class Measurements:
     def compare_cache(self) -> None:
         """Have the cursor's branch timed with a cache and without; the gauges draw the answer."""
         if self._measurable():
+            self._curves_before = self._host.controller.log.curves
+            self._curves_awaited = True
             self._host.controller.measure_curves()
-            self._host.say("timing this branch with a cache and without: the gauges draw it")
+            self._host.say("timing this branch with a cache and without")
 
     def measure_ceilings(self) -> None:
         """Have this machine's ceilings measured, which the gauges hold the run's speed against."""
@@ -70,8 +85,11 @@ class Measurements:
         log.ceilings = self.find(facts) or log.ceilings
 
     def take(self) -> None:
-        """Take over, and keep, ceilings that have just been measured."""
+        """Tell of what has just been measured; ceilings are kept for the next time."""
         log = self._host.controller.log
+        if self._curves_awaited and log.curves is not self._curves_before:
+            self._curves_awaited = False
+            self._host.say(worth_of_cache(log.curves))
         facts, found = log.facts, log.measured
         if facts is None or found is None or found is self._measured:
             return

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from engine.commands import Configure, Submit
 from engine.records.model import ModelFacts
-from engine.run.tree import ROOT
 from inspector.actions.host import Host
 from inspector.actions.player import Player, Playing
 from inspector.state.client import Client
@@ -47,7 +46,10 @@ class Replay:
             host.say(session.told)
         played = bool(self._recording.playing.speed)
         self._recall_breakpoints(anew=played)
-        controller.cursor.node = ROOT if played else log.tip(ROOT, {})
+        # On the branch that the run was left on; what is played begins before it.
+        controller.cursor.node = session.tip
+        if played:
+            controller.cursor.first()
         if self._recording.attach is not None:
             host.engine.use(self._recording.attach())
             for command in (host.asked.open, host.asked.configure):

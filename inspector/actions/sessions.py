@@ -17,8 +17,9 @@ from inspector.actions.keeping import Keeping
 from inspector.background import Background
 from inspector.screens.session_asks import ExportMenu, QuitMenu, SaveAsk
 from inspector.state.recorder import records_of
+from sessions.export.words import output_text
 from sessions.file.format import SUFFIX, SessionError
-from sessions.library import Library, file_name
+from sessions.library import Library, words_of
 
 
 class Sessions:
@@ -100,10 +101,16 @@ class Sessions:
         if kept is not None or self._replayed:
             return kept.stem if kept is not None else Path(self._replayed).stem
         prompt = self._host.controller.log.prompt
-        try:
-            return file_name(prompt.text[:40] if prompt else "")
-        except SessionError:
-            return "run"
+        return words_of(prompt.text if prompt else "") or "run"
+
+    def copy(self) -> None:
+        """Copy the cursor's branch, from the prompt to its end, to the terminal's clipboard."""
+        view = self._host.controller.view
+        if view.prompt is None:
+            self._host.say("there is nothing to copy yet", warn=True)
+            return
+        self._host.copy_to_clipboard(view.prompt.text + output_text(view.branch))
+        self._host.say("this branch's text is in the clipboard, if the terminal allows that")
 
     async def compare_branches(self) -> None:
         """Show what differs between this branch and the next one at the nearest fork above."""
@@ -154,5 +161,5 @@ def free_path(stem: str, form: str) -> Path:
     path, number = folder / f"{stem}.{form}", 1
     while path.exists():
         number += 1
-        path = folder / f"{stem} {number}.{form}"
+        path = folder / f"{stem}-{number}.{form}"
     return path

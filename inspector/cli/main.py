@@ -6,11 +6,13 @@ Nothing heavy is imported until a command needs it: the first screen must be up 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
+from engine.commands import Submit
 from engine.safe_output import safe_output
 from engine.text import visible
 from inspector.cli.option_values import positive
@@ -23,6 +25,7 @@ from inspector.cli.options import (
     add_prompt_options,
     add_sampler_options,
     add_save_options,
+    has_prompt,
     load_config,
     open_command,
     request,
@@ -82,15 +85,31 @@ def _inspect(words: Sequence[str]) -> int:
     add_sampler_options(parser)
     add_break_options(parser, screen=True)
     add_save_options(parser, screen=True)
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown and not any(word.startswith("-") for word in unknown):
+        raise UsageError(_several_words(args.prompt, unknown))
+    if unknown:
+        parser.refuse(unknown)
     if args.version:
         print(f"{PROGRAM} {_version()}")
         return EXIT_OK
     config = load_config(args)
-    asked = request(args, config)
+    from inspector.cli.terminal import is_terminal
+
+    starts = not has_prompt(args) and is_terminal()
+    asked = request(args, config, submit=Submit("", chat=args.chat) if starts else None)
     from inspector.cli.open import open_inspector
 
-    return open_inspector(asked, config, theme=config.pick("theme", args.theme))
+    return open_inspector(asked, config, theme=config.pick("theme", args.theme), starts=starts)
+
+
+def _several_words(first: str, more: Sequence[str]) -> str:
+    """What is said to words that follow the prompt: a command misspelled, or no quotes."""
+    near = difflib.get_close_matches(first, COMMANDS, 1)
+    if near:
+        return f"there is no command {first}; did you mean {near[0]}? (see {PROGRAM} --help)"
+    prompt = " ".join((first, *more))
+    return f'a prompt of several words stands in quotes: {PROGRAM} "{prompt}"'
 
 
 def _version() -> str:

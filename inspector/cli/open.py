@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.commands import Submit
 from engine.openmp import limit_spin
 from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
+from engine.text import visible
 from inspector.cli.config import Config
 from inspector.cli.engine_log import connect
 from inspector.cli.options import UsageError
@@ -34,8 +37,13 @@ _ALLOCATIONS = 50_000
 """Objects more than before until the youngest ones are looked at."""
 
 
-def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
-    """Run the app until the user quits. Raises UsageError where there is no terminal for it."""
+def open_inspector(
+    asked: Request, config: Config, *, theme: str | None, starts: bool = False
+) -> int:
+    """Run the app until the user quits; ``starts``: the prompt is still to be asked for.
+
+    Raises UsageError where there is no terminal for it.
+    """
     require_terminal("the inspector", 'llm-inspect run "PROMPT"')
     from themes import ThemeError
 
@@ -46,11 +54,18 @@ def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
     first = connect()
     # The engine's imports take longer than ours: it gets its work before the screen is built.
     first.send(asked.open)
-    from inspector.app import Inspector
     from sessions.library import Library
 
     library = Library()
     try:
+        # The model loads meanwhile.
+        chosen = start(asked, library, theme) if starts else asked.submit
+        if not isinstance(chosen, Submit):
+            first.close()
+            return Opener(asked, config, theme).open(chosen) if chosen is not None else EXIT_OK
+        asked = replace(asked, submit=chosen)
+        from inspector.app import Inspector
+
         app = Inspector(
             asked,
             first,
@@ -66,6 +81,15 @@ def open_inspector(asked: Request, config: Config, *, theme: str | None) -> int:
         first.close()
         raise UsageError(str(error)) from None
     return Opener(asked, config, theme).run(app)
+
+
+def start(asked: Request, library: Library, theme: str | None) -> Submit | Path | None:
+    """Ask for a prompt, or a session to open in its place; None where the user wants neither."""
+    from inspector.browser import Start
+
+    app = Start(library, theme_name(theme), chat=asked.submit.chat)
+    chosen: Submit | Path | None = run_in_terminal(app)
+    return chosen
 
 
 def recorder(
@@ -125,6 +149,7 @@ class Opener:
         code = 0
         while following is not None:
             run_in_terminal(following)
+            tell_where_kept(following)
             if following.damage:
                 raise UsageError(following.damage)
             code, path = following.return_code or 0, following.next_session
@@ -135,6 +160,15 @@ class Opener:
                 except SessionError as error:
                     raise UsageError(str(error)) from None
         return code if code == EXIT_OK or code > _SIGNALLED else EXIT_ENGINE
+
+    def open(self, path: Path) -> int:
+        """Run the app on a saved session. Raises UsageError where it cannot be read."""
+        from sessions import SessionError, open_session
+
+        try:
+            return self.run(self.replay(open_session(path)))
+        except SessionError as error:
+            raise UsageError(str(error)) from None
 
     def replay(
         self, session: Session, *, live: bool = False, playing: Playing | None = None
@@ -172,6 +206,20 @@ class Opener:
             for client in first:
                 client.close()
             raise UsageError(str(error)) from None
+
+
+def tell_where_kept(app: Inspector) -> None:
+    """Print where the run that was on screen is kept, and how to look at it again."""
+    recorder = app.keeping.recorder
+    path = recorder.path if recorder is not None and not recorder.error else None
+    if path is None or app.next_session is not None or not path.is_file():
+        return
+    from sessions.library import Library
+
+    library = Library()
+    ours = path.parent in (library.folder, library.autosaves)
+    name = shlex.quote(path.stem if ours else str(path))
+    print(f"kept in {visible(str(path))}\nto look at it again: llm-inspect replay {visible(name)}")
 
 
 def known_ceilings(facts: ModelFacts) -> Known | None:

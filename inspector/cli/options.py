@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,12 +37,50 @@ class OneLineParser(argparse.ArgumentParser):
         # From Python 3.14 on its help has colours, and no control sequence passes our output.
         self.color = False
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; what nobody knows is refused by the command that it was given to."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self._of(found).refuse(unknown)
+        return found
+
+    def _of(self, found: argparse.Namespace) -> OneLineParser:
+        """The parser of the command that was chosen."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                chosen = action.choices.get(getattr(found, action.dest) or "")
+                if isinstance(chosen, OneLineParser):
+                    return chosen
+        return self
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Raise UsageError for words that no option or argument takes."""
+        word, _, _ = unknown[0].partition("=")
+        near = self._meant(word) if word.startswith("-") else ""
+        if near:
+            see = f" (see {self.prog} --help)" if " " in near else ""
+            raise UsageError(f"unknown option {word}; did you mean {near}?{see}")
+        self.error(f"unrecognized arguments: {' '.join(unknown)}")
+
+    def _meant(self, word: str) -> str:
+        """The option that is spelled much like ``word``, or has it as a value: ``--format html``.
+
+        Empty where there is none.
+        """
+        named = {name: action for action in self._actions for name in action.option_strings}
+        near = difflib.get_close_matches(word, named, 1, 0.8)
+        if near:
+            return near[0]
+        value = word.lstrip("-")
+        takes = (name for name, action in named.items() if value in (action.choices or ()))
+        return next((f"{name} {value}" for name in takes if value), "")
+
     def error(self, message: str) -> NoReturn:
-        unknown = message.removeprefix("unrecognized arguments: ").split()[0]
-        known = [name for action in self._actions for name in action.option_strings]
-        near = difflib.get_close_matches(unknown.partition("=")[0], known, 1, 0.8)
-        if unknown.startswith("-") and unknown not in known and near:
-            raise UsageError(f"unknown option {unknown}; did you mean {near[0]}?")
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if wrong is not None:
+            known = re.findall(r"[\w-]+", wrong.group(2))
+            near = difflib.get_close_matches(wrong.group(1), known, 1)
+            message += f"; did you mean {near[0]}?" if near else ""
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
@@ -48,7 +88,9 @@ def add_prompt_options(parser: argparse.ArgumentParser) -> None:
     """Add the prompt and where it comes from."""
     parser.add_argument("prompt", nargs="?", help="the prompt; - reads standard input")
     parser.add_argument("-p", "--prompt", dest="prompt_flag", metavar="PROMPT", help="the prompt")
-    parser.add_argument("--file", metavar="F", help="read the prompt from a file")
+    parser.add_argument(
+        "--file", metavar="F", help="read the prompt from a file, without its final newline"
+    )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--chat", action="store_true", help="apply the model's chat template")
     mode.add_argument("--raw", action="store_true", help="the prompt as it stands (default)")
@@ -130,15 +172,22 @@ def add_save_options(parser: argparse.ArgumentParser, *, screen: bool = False) -
     )
 
 
-def request(args: argparse.Namespace, config: Config) -> Request:
+def has_prompt(args: argparse.Namespace) -> bool:
+    """True if any prompt is given, be it an empty one."""
+    return any(one is not None for one in (args.prompt, args.prompt_flag, args.file, args.system))
+
+
+def request(args: argparse.Namespace, config: Config, *, submit: Submit | None = None) -> Request:
     """The engine commands that parsed arguments stand for; flags win over the file.
+
+    ``submit`` is what stands for a prompt that is not given yet.
 
     Raises UsageError, and does so before anything heavy is started.
     """
     return Request(
         open_command(args, config),
         configure_command(args, config),
-        _submit(args),
+        submit or _submit(args),
         breakpoints_command(args),
         save_choice(args, config),
     )
@@ -268,11 +317,19 @@ def prompt_text(args: argparse.Namespace) -> str:
         raise UsageError(f"the prompt is given twice: {there[0][1]} and {there[1][1]}")
     value, name = there[0]
     if name == "--file":
-        return _read_file(Path(value))
+        return _without_newline(_read_file(Path(value)))
     if name == "PROMPT" and value == "-":
-        return _decode(sys.stdin.buffer.read(), "standard input")
+        return _without_newline(_decode(sys.stdin.buffer.read(), "standard input"))
     # Bytes of the command line that are not UTF-8 arrive as lone surrogates.
     return _decode(value.encode("utf-8", "surrogateescape"), "the prompt")
+
+
+def _without_newline(text: str) -> str:
+    """``text`` without the one newline that editors and ``echo`` put at its end.
+
+    As llama.cpp does with ``-f``: it would be a token that nobody has typed.
+    """
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def _read_file(path: Path) -> str:

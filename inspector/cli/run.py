@@ -16,7 +16,7 @@ from engine.records.step import StepRecord, StopKind
 from engine.run.tree import ROOT
 from engine.safe_output import unguarded
 from engine.sampling.settings import FLAG, in_vain
-from engine.text import IncrementalDecoder, visible
+from engine.text import IncrementalDecoder, plural, visible
 from engine.timing import speed
 from inspector.cli.engine_log import connect
 from inspector.cli.run_breakpoints import BreakpointChecker
@@ -62,7 +62,7 @@ class TextOutput:
         self._out.flush()
         path = log.path(max(log.nodes, default=ROOT))
         figures = speed(log.prompt, log.prefill, path)
-        words = [f"{len(path)} tokens"]
+        words = [plural(len(path), "token")]
         if figures.ttft_ms is not None:
             words.append(f"TTFT {figures.ttft_ms:.0f} ms")
         if figures.tps is not None:
@@ -221,4 +221,4 @@ def _show_prefill(progress: Progress, log: RunLog, record: PrefillRecord) -> Non
     total = len(log.prompt.tokens) if log.prompt else 0
     read = record.cached + record.computed
     if not record.done and total:
-        progress.show("reading the prompt", read / total, f"{read:,} of {total:,} tokens")
+        progress.show("reading the prompt", read / total, f"{read:,} of {plural(total, 'token')}")

@@ -192,8 +192,7 @@ def _browse(args: argparse.Namespace, library: Library) -> int:
     if path is None:
         return browser.return_code or 0
     asked = Request(Open(), Configure(), Submit(""))
-    opener = Opener(asked, config, theme)
-    return opener.run(opener.replay(open_session(path)))
+    return Opener(asked, config, theme).open(path)
 
 
 def find(name: str, library: Library | None = None) -> Path:

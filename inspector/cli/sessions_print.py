@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.commands import Open
 from engine.run.tree import ROOT
-from engine.text import visible
+from engine.text import plural, visible
 from inspector.cli.options import UsageError
 from inspector.cli.run import Progress
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK
@@ -86,6 +86,7 @@ def show(path: Path, form: str) -> int:
             facts.append(("recovered", session.told))
         tips = source.tips() if session.tips else []
         texts = [(tip, output_text(source.branch(tip))) for tip in tips[:_BRANCHES]]
+        titles = {tip: source.branch_title(tip) for tip, _ in texts}
         left_out = len(tips) - len(texts)
         prompt = session.prompt.text if session.prompt else ""
         errors = [error.message for error in session.errors]
@@ -101,7 +102,10 @@ def show(path: Path, form: str) -> int:
                 "full_logits": session.full_logits,
                 "facts": {name: plain(value) for name, value in facts},
                 "prompt": plain(prompt),
-                "branches": [{"tip": tip, "text": plain(text)} for tip, text in texts],
+                "branches": [
+                    {"tip": tip, "name": plain(source.name(tip)) or None, "text": plain(text)}
+                    for tip, text in texts
+                ],
                 "branches_left_out": left_out,
                 "errors": [plain(error) for error in errors],
             }
@@ -113,7 +117,7 @@ def show(path: Path, form: str) -> int:
             print(f"  {visible(name):<{width}}  {visible(value)}")
         print(f"\nprompt\n{_block(prompt)}")
         for tip, text in texts:
-            print(f"\nbranch to node {tip}\n{_block(text)}")
+            print(f"\n{visible(titles[tip])}\n{_block(text)}")
         if left_out:
             print(f"\n{left_out:,} more branches; `sessions export` takes any with --tip NODE")
         for error in errors:
@@ -179,7 +183,7 @@ def check(path: Path, form: str) -> int:
     fields = {"path": str(path), "whole": True, "steps": count, "branches": branches}
     fields |= {"deleted_steps": deleted, "recovered": told or None}
     gone = f" ({deleted:,} of the steps deleted)" if deleted else ""
-    line = f"whole: {count:,} steps, {branches:,} branches{gone}"
+    line = f"whole: {plural(count, 'step')}, {plural(branches, 'branch', 'branches')}{gone}"
     _print_check(form, fields, [line, told] if told else [line])
     return EXIT_OK
 
@@ -207,7 +211,9 @@ def check_live(session: Session, command: Open, form: str) -> int:
         checks, count = [], len(session.path_nodes(session.tip))
         for done in verify.checking(session, Stepper(backend)):
             checks.append(done)
-            progress.show("checking", len(checks) / count, f"{len(checks):,} of {count:,} tokens")
+            progress.show(
+                "checking", len(checks) / count, f"{len(checks):,} of {plural(count, 'token')}"
+            )
         progress.clear()
         changes = tuple(model_changes(session.facts, backend.facts))
         found = verify.Verification(session.path.name, changes, tuple(checks))

@@ -15,6 +15,7 @@ from enum import StrEnum
 from textual.content import Content
 
 from engine.records.partial import Interval
+from engine.text import plural as plural
 
 NOTHING = "—"
 MUTED = "$title"
@@ -110,11 +111,6 @@ def percent(share: float | None) -> str:
     if 0 < share < 0.001:
         return "<0.1%"
     return f"{share * 100:.1f}%" if 0 < share < 0.0995 else f"{share * 100:.0f}%"
-
-
-def plural(number: int | Interval, thing: str) -> str:
-    """``1 step``, ``2 steps``."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 # --- figures with their mark ----------------------------------------------------------------

@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.suggester import Suggester
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from engine.conditions.condition import Condition, ConditionError, Unavailable, spell
 from engine.conditions.figures import NAMES
@@ -22,6 +22,7 @@ from engine.text import visible
 from inspector.modal import is_closed
 from inspector.panes.breakpoints import NamesPane, PointsPane, word_at_end
 from inspector.state.breakpoints import BreakpointState, Mark, Watch
+from inspector.widgets.footer import Footer
 from inspector.widgets.line_view import Pane
 from inspector.widgets.one_line import OneLine
 
@@ -75,8 +76,7 @@ class BreakpointsScreen(ModalScreen[None]):
         Binding("i", "type('IGNORE')", "Let pass", id="breakpoints.ignore"),
         Binding("space", "switch", "On/off", id="breakpoints.switch"),
         Binding("d,delete", "delete", "Delete", id="breakpoints.delete"),
-        Binding("B,q", "close", "Close", id="breakpoints.close"),
-        Binding("escape", "leave", "Back", id="breakpoints.leave", show=False),
+        Binding("q,B,escape", "leave", "Close", id="breakpoints.close"),
     ]
 
     def __init__(
@@ -94,7 +94,7 @@ class BreakpointsScreen(ModalScreen[None]):
             yield OneLine(id="expression", suggester=_Names(), select_on_focus=False)
             yield Static(id="said")
             yield NamesPane(id="names")
-        yield Footer(compact=True, show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         if is_closed(self):
@@ -159,9 +159,6 @@ class BreakpointsScreen(ModalScreen[None]):
             case None:
                 return
         self._done()
-
-    def action_close(self) -> None:
-        self.dismiss()
 
     def action_leave(self) -> None:
         """Out of the line; out of the screen where that has been left already."""

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from inspector.keys import NEXT_PANE, pane_binding, pane_key
 from inspector.messages import Force, NeedDense, Try
@@ -22,6 +22,7 @@ from inspector.panes.stacks.pane import StacksPane
 from inspector.screens.layout import DIALS, SPECS, TALL, TRANSCRIPT, Layout, TabStrip, places
 from inspector.state.breakpoints import Watched
 from inspector.state.view import RunLog, View
+from inspector.widgets.footer import Footer
 from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import DENSE
 from inspector.widgets.status import StatusLine
@@ -72,7 +73,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
                     yield TabStrip(id="tabs")
         yield WatchStrip(id="watches")
         yield Static(id="too-small")
-        yield Footer(compact=True, show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         self._lay_out()
@@ -172,6 +173,18 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         name = focused.id if isinstance(focused, Pane) else self._layout.opened
         self._layout.zoomed = None if self._layout.zoomed else name
         self._lay_out()
+
+    def step_out(self) -> bool:
+        """Out of what covers the panes: one alone, or the dials. False where nothing does."""
+        if self._layout.zoomed:
+            self.action_zoom()
+        elif self.dials_open:
+            self.action_dials()
+        elif not self._wide and self.query_one(StacksPane).display:
+            self.action_stacks()
+        else:
+            return False
+        return True
 
     # --- trying -----------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ class QuitMenu(Menu):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "choose('save')", "Save it", id="quit.save"),
-        Binding("q", "choose('quit')", "Leave it all the same", id="quit.quit"),
+        Binding("d", "choose('quit')", "Discard it, and quit", id="quit.discard"),
     ]
 
     def __init__(self, title: Content, reason: str) -> None:

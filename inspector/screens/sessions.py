@@ -16,15 +16,17 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from engine.text import visible
 from inspector.background import Background
-from inspector.draw.numbers import cut, padded, plural, right
+from inspector.draw.numbers import plural
 from inspector.modal import is_closed
 from inspector.screens.session_asks import NewNameAsk
+from inspector.screens.session_rows import LEGEND, by_day, day_row, session_row
 from inspector.screens.text import TextScreen
+from inspector.widgets.footer import Footer
 from inspector.widgets.one_line import OneLine
 from sessions.compare import text as diff_text
 from sessions.compare.diff import diff, side_of
@@ -35,7 +37,6 @@ from sessions.reader import open_session
 
 _OUTPUT_SHOWN = 80
 """Tokens of a session's output in its preview."""
-_TOKENS, _DATE, _MARK = 7, 17, 2
 
 
 class SessionList(OptionList):
@@ -54,9 +55,12 @@ class SessionsScreen(ModalScreen[Path | None]):
     SessionsScreen Input, SessionsScreen #list, SessionsScreen #preview {
         border: round $panel; border-title-color: $title; background: $background;
     }
-    SessionsScreen Input { height: 3; }
-    SessionsScreen #list { height: 1fr; padding: 0 1; }
-    SessionsScreen #preview { height: 11; padding: 0 1; }
+    SessionsScreen Input { height: 3; display: none; }
+    SessionsScreen Input.-open { display: block; }
+    SessionsScreen #list {
+        height: 1fr; padding: 0 1; scrollbar-gutter: stable; scrollbar-size-vertical: 1;
+    }
+    SessionsScreen #preview { height: 40%; max-height: 12; padding: 0 1; }
     SessionsScreen Input:focus, SessionsScreen #list:focus {
         border: round $primary; border-title-color: $title-active; border-title-style: bold;
         background-tint: $foreground 0%;
@@ -75,8 +79,7 @@ class SessionsScreen(ModalScreen[Path | None]):
         Binding(
             "c", "compare", "Compare", id="sessions.compare", tooltip="With the one that is marked"
         ),
-        Binding("q,o", "close", "Close", id="sessions.close", tooltip="Back to where you were"),
-        Binding("escape", "leave", "Back", id="sessions.leave", show=False),
+        Binding("q,o,escape", "leave", "Close", id="sessions.close", tooltip="Back, one step"),
     ]
 
     @dataclass
@@ -109,11 +112,12 @@ class SessionsScreen(ModalScreen[Path | None]):
             search.border_title = "Search"
             yield search
             listed = SessionList(id="list")
-            listed.border_title = Content(f"Sessions in {visible(str(self._library.folder))}")
+            listed.border_title = "Sessions"
+            listed.border_subtitle = LEGEND
             yield listed
             yield Static(id="preview")
             yield Static(id="said")
-        yield Footer(compact=True, show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         if is_closed(self):
@@ -156,28 +160,28 @@ class SessionsScreen(ModalScreen[Path | None]):
         listed = self.query_one(OptionList)
         width = listed.scrollable_content_region.width
         listed.clear_options()
-        listed.add_options(Option(self._line(one, width)) for one in self._previews)
-        paths = [one.path for one in self._previews]
-        if paths:
-            listed.highlighted = paths.index(chosen) if chosen in paths else 0
+        options: list[Option] = []
+        rows: dict[Path, int] = {}
+        for day, places in by_day(self._previews, datetime.now().date()):
+            options.append(Option(day_row(day, width), disabled=True))
+            for at in places:
+                rows[self._previews[at].path] = len(options)
+                options.append(Option(self._line(self._previews[at], width), id=str(at)))
+        listed.add_options(options)
+        if rows:
+            first = next(iter(rows.values()))
+            listed.highlighted = rows.get(chosen, first) if chosen is not None else first
 
     def _line(self, one: Preview, width: int) -> Content:
-        mark = "● " if one.path == self._marked else "  "
-        when = datetime.fromtimestamp(one.modified).strftime("%Y-%m-%d %H:%M")
-        room = max(8, width - _TOKENS - _DATE - _MARK - 1)
-        # In no colour of its own: it has to be read on the highlighted row too.
-        state = Content(f"  ({one.state})" if one.state else "")
-        name = cut(Content(visible(one.name)), room - state.cell_length) + state
-        if one.error:
-            count = right(Content.styled("✗", "$error"), _TOKENS)
-        else:
-            count = right(Content(f"{one.steps:,}"), _TOKENS)
-        return Content(mark) + padded(name, room) + count + Content("  " + when)
+        autosaved = one.path.parent == self._library.autosaves
+        return session_row(one, width, marked=one.path == self._marked, autosaved=autosaved)
 
     @property
     def chosen(self) -> Preview | None:
-        at = self.query_one(OptionList).highlighted
-        return self._previews[at] if at is not None and at < len(self._previews) else None
+        listed = self.query_one(OptionList)
+        at = listed.highlighted
+        option = listed.get_option_at_index(at) if at is not None else None
+        return self._previews[int(option.id)] if option is not None and option.id else None
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
@@ -217,7 +221,9 @@ class SessionsScreen(ModalScreen[Path | None]):
         self.dismiss(chosen.path)
 
     def action_search(self) -> None:
-        self.query_one(Input).focus()
+        box = self.query_one(Input)
+        box.add_class("-open")
+        box.focus()
 
     @on(Input.Changed)
     def _typed(self) -> None:
@@ -294,25 +300,25 @@ class SessionsScreen(ModalScreen[Path | None]):
 
     def action_leave(self) -> None:
         """Out of the search; out of the screen where that has been left already."""
-        if isinstance(self.focused, Input):
+        box = self.query_one(Input)
+        if box.has_class("-open"):
+            box.value = ""
+            box.remove_class("-open")
             self.query_one(OptionList).focus()
         else:
             self.dismiss(None)
 
-    def action_close(self) -> None:
-        self.dismiss(None)
-
 
 def _glance(one: Preview) -> Iterable[str]:
+    """A session in a few lines: what it is, and its text. Read in a thread."""
     if one.error:
         yield visible(one.error)
         return
-    yield visible(one.title or one.name)
-    yield f"{visible(str(one.path))} · {one.size / 1000:,.0f} kB"
     how = f" · {one.state}" if one.state else ""
     created = one.created[:16].replace("T", " ")
     tokens = plural(one.steps, "token") + (f" ({one.deleted:,} deleted)" if one.deleted else "")
-    yield visible(f"{one.model or '—'} · {tokens} · {created} UTC{how}")
+    yield visible(f"{one.model or '—'} · {tokens} · begun {created} UTC{how}")
+    yield f"{visible(str(one.path))} · {one.size / 1000:,.0f} kB"
     yield ""
     yield visible(one.prompt)
     try:

@@ -10,7 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
+
+from inspector.widgets.footer import Footer
 
 
 class TextScreen(ModalScreen[None]):
@@ -38,7 +40,7 @@ class TextScreen(ModalScreen[None]):
         with VerticalScroll(id="lines") as box:
             box.border_title = self._title
             yield Static(Content("\n".join(self._lines)))
-        yield Footer(compact=True, show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         self.query_one("#lines").focus()

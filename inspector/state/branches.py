@@ -190,18 +190,23 @@ class Place:
     """The cursor's place among the branches."""
 
     number: int
-    """Number of the cursor's branch at the nearest fork above it, 1 the oldest."""
+    """Number of the cursor's branch, 1 the one that was begun first."""
     of: int
-    """Number of branches there; 1 where there is no fork."""
+    """Number of branches of the whole tree, which is that of its tips."""
     name: str
     """Name of the nearest branch that has one."""
 
 
 def place(view: View) -> Place:
-    """The cursor's place: its branch, the fork above it, and their names."""
+    """The cursor's place: its branch to the end, among all there are, and the nearest name."""
     log = view.log
-    fork = log.tree.fork_above(view.cursor)
-    number, of = 1, 1
-    if fork is not None and fork[0] in fork[1]:
-        number, of = fork[1].index(fork[0]) + 1, len(fork[1])
-    return Place(number, of, log.name_above(view.cursor))
+    heads = log.tree.branch_heads
+    node = log.tip(view.cursor, view.visited) if len(heads) > 1 else ROOT
+    number = 1
+    while (fork := log.tree.fork_above(node)) is not None:
+        head, siblings = fork
+        if head in siblings[1:]:
+            number = heads.index(head) + 1
+            break
+        node = log.tree.parents[head]
+    return Place(number, max(1, len(heads)), log.name_above(view.cursor))

@@ -26,7 +26,7 @@ from engine.commands import (
 from engine.records.events import BranchDeleted, EngineError, Record, RunState, StateChanged
 from engine.records.prompt import PromptRecord
 from engine.records.round import RoundRecord
-from engine.records.step import StepRecord
+from engine.records.step import StepRecord, StopKind
 from engine.run.tree import ROOT, Tree
 from inspector.state.breakpoints import BreakpointState
 from inspector.state.cursor import Cursor
@@ -48,8 +48,7 @@ class Controller:
         self._told = SetBreakpoints()
         # A command is on its way and no state has come back for it yet.
         self._sent = False
-        # Steps that were asked for while a pass ran: held keys must not be lost, nor fork the tip.
-        self._queued = 0
+        # Steps that were asked for while a pass ran, held keys among them, are counted in the log.
         # Whether what was asked of the engine ends by itself after so many steps.
         self._counted = True
         self._run_when_ready = False
@@ -79,22 +78,23 @@ class Controller:
     def take(self, records: Iterable[Record]) -> None:
         """Take in records. The cursor follows a new token that was drawn right after it."""
         for record in records:
+            first = self.log.prompt is None
             self.log.add(record)
             match record:
                 case StepRecord():
                     self._arrive(record)
                 case PromptRecord():
-                    self._begin()
+                    self._begin(first=first)
                 case BranchDeleted():
                     self._deletion(record)
                 case StateChanged():
                     self._sent = False
                     if record.reason:
                         # Something stopped it: what was asked for before that is not wanted now.
-                        self._queued = 0
+                        self.log.queued = 0
                     self._settle(record.state)
                 case EngineError():
-                    self._queued = 0
+                    self.log.queued = 0
 
     def _arrive(self, step: StepRecord) -> None:
         """Follow a new token, as far as tokens were asked for: a round may bring more."""
@@ -107,10 +107,12 @@ class Controller:
             stops = self.breakpoints.reached(step.node)
             self._left = 0 if stops and self._stops else self._left
 
-    def _begin(self) -> None:
+    def _begin(self, *, first: bool) -> None:
         """A new tree, of which nothing has been visited."""
         self.cursor.restart()
-        self._queued = 0
+        if not first:
+            # What was asked for while the model was loading is meant for the prompt given with it.
+            self.log.queued = 0
         self._follow, self._wanted = None, None
 
     def _deletion(self, record: BranchDeleted) -> None:
@@ -124,11 +126,11 @@ class Controller:
             if self._run_when_ready:
                 self._run_when_ready = False
                 self.run()
-            while self._queued and not self.busy:
-                self._queued -= 1
+            while self.log.queued and not self.busy:
+                self.log.queued -= 1
                 self.step()
         elif state in (RunState.STOPPED, RunState.DEAD):
-            self._queued = 0
+            self.log.queued = 0
             self._run_when_ready = False
         if self.log.ceilings_awaited and not self.busy:
             self.measure_ceilings()
@@ -151,7 +153,7 @@ class Controller:
         if self.cursor.forward():
             return
         if self.busy:
-            self._queued += 1
+            self.log.queued += 1
         else:
             self._do(Step(self.cursor.node))
 
@@ -170,10 +172,23 @@ class Controller:
             self._do(Run(self.cursor.node, left))
             self._counted = left is not None
         elif left is not None and self._counted:
-            self._queued += left
+            self.log.queued += left
         elif self.log.state.state in (RunState.STARTING, RunState.LOADING):
             # Asked for before the model is there: it begins when the model is.
             self._run_when_ready = True
+
+    @property
+    def at_budget(self) -> bool:
+        """True if the token budget is what keeps the run from going on from the cursor."""
+        step = self.log.nodes.get(self.cursor.node)
+        stop = step.stop if step is not None and self.cursor.at_tip else None
+        return stop is not None and stop.kind is StopKind.LENGTH and not self.busy
+
+    def go_beyond(self, settings: Configure) -> None:
+        """Go on from a token at which the budget was used up, with another one."""
+        self._send(settings)
+        self._run_when_ready = True
+        self._do(Step(self.cursor.node))
 
     def reverse(self) -> bool:
         """Back to the last step where a breakpoint strikes; False, and to the prompt, if none."""
@@ -189,7 +204,7 @@ class Controller:
             self._send(command)
 
     def pause(self) -> None:
-        self._queued = 0
+        self.log.queued = 0
         self._run_when_ready = False
         self._send(Pause())
 
@@ -202,9 +217,20 @@ class Controller:
 
     # --- branches -----------------------------------------------------------------------------
 
-    def force(self, token_id: int) -> None:
-        """Beside the cursor's token, take ``token_id`` instead: a new branch."""
-        self._beside(lambda parent: Step(parent, force=(token_id,)))
+    def force(self, token_id: int) -> bool:
+        """Beside the cursor's token, take ``token_id`` instead; False where nothing is to be done.
+
+        A branch that begins with it there already is gone to; it gets no twin.
+        """
+        log, step = self.log, self.log.nodes.get(self.cursor.node)
+        if step is None or step.token.id == token_id or self.busy:
+            return False
+        for node in log.tree.children[step.parent]:
+            if log.nodes[node].token.id == token_id:
+                self.cursor.node = node
+                return True
+        self.fork(Step(step.parent, force=(token_id,)))
+        return True
 
     def redraw(self) -> None:
         """Beside the cursor's token, draw again with the first seed not used there yet."""
@@ -312,7 +338,7 @@ class Controller:
     def restore_command(self) -> Restore | None:
         """The command that has a new engine go on with the run; None before any prompt."""
         self._sent, self._follow = False, None
-        self._queued = 0
+        self.log.queued = 0
         self.log.ceilings_awaited = False
         self._asked.clear()
         self.log.tree.undoable.clear()

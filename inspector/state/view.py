@@ -66,6 +66,8 @@ class RunLog:
     """The ceilings beside which the run's speed is shown."""
     can_measure: bool = False
     """True if there is an engine that could measure them."""
+    queued: int = 0
+    """Steps that were asked for, and wait for the model or for the pass that runs now."""
     ceilings_awaited: bool = False
     """True if that is to be measured as soon as nothing runs."""
     not_stored: str = ""

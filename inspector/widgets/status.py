@@ -10,7 +10,7 @@ from textual.widget import Widget
 from engine.records.events import EngineError, LoadProgress, RunState
 from engine.records.model import ModelFacts
 from engine.text import visible
-from inspector.draw.numbers import MUTED, cut, padded, right
+from inspector.draw.numbers import MUTED, cut, padded, plural, right
 from inspector.state.branches import place
 from inspector.state.loops import briefly, in_words, loop_at
 from inspector.state.view import RunLog, View
@@ -92,7 +92,7 @@ def _cells(parts: dict[str, Part], chosen: dict[str, int]) -> int:
 
 
 def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
-    parts = {"state": _state(view.log, busy_s)}
+    parts = {"state": _state(view, busy_s)}
     if view.log.unsaved:
         parts["unsaved"] = Part((f"NOT SAVED {visible(view.log.unsaved)}", "NOT SAVED"), "$error")
     if hypothetical(view):
@@ -121,19 +121,26 @@ def _parts(view: View, busy_s: float | None) -> dict[str, Part]:
     return parts
 
 
-def _state(log: RunLog, busy_s: float | None) -> Part:
+def _state(view: View, busy_s: float | None) -> Part:
+    log = view.log
     state, reason = log.state.state, visible(log.state.reason)
+    if state is RunState.STOPPED and (view.step is None or view.step.stop is None):
+        # What ended a branch says nothing of the token that the cursor has gone to.
+        state, reason = RunState.PAUSED, ""
     sign, style = SIGNS[state]
     word = f"{sign} {state}"
+    waiting = log.queued
+    queued = f", {plural(waiting, 'step')} queued" if waiting else ""
     if state in (RunState.LOADING, RunState.STARTING) and log.loading is not None:
         reason = _loading(log.loading)
     if busy_s is not None and busy_s > LONG_PASS_S:
         waited = f"{word}, this pass {busy_s:,.0f} s so far"
         return Part((waited, waited, f"{word} {busy_s:,.0f} s"), f"{style} bold")
+    short = f"{word} +{waiting}" if waiting else word
     if not reason:
-        return Part((word, word, word), f"{style} bold")
+        return Part((word + queued, word + queued, short), f"{style} bold")
     whole = Content(f"{word}: {reason}")
-    return Part((whole.plain, cut(whole, SHORT_REASON).plain, word), style)
+    return Part((whole.plain + queued, cut(whole, SHORT_REASON).plain + queued, short), style)
 
 
 def _loading(now: LoadProgress) -> str:

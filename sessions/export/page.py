@@ -41,7 +41,10 @@ def html_lines(source: Source) -> Iterator[str]:
         "title": escape(source.title),
         "about": _pairs([*about(source), *_left_out(source, tips, shown)]),
         "prompt": _text(source.prompt.text if source.prompt else ""),
-        "branches": "".join(_branch(branch, len(tips)) for branch in shown),
+        "branches": "".join(
+            _branch(source, tip, branch, len(tips))
+            for tip, branch in zip(tips, shown, strict=False)
+        ),
         "speeds": _pairs(speeds(source)),
         "latency": _bars(main),
         "slowest": f"up to {max((step.timing.total_ms for step in main), default=0.0):,.1f} ms",
@@ -101,8 +104,9 @@ def _settings(source: Source) -> Iterator[tuple[str, str]]:
         yield name, f"{setting.value} ({setting.source})"
 
 
-def _branch(steps: Sequence[StepRecord], branches: int) -> str:
-    name = "Output" if branches == 1 else f"Output, branch to node {steps[-1].node if steps else 0}"
+def _branch(source: Source, tip: int, steps: Sequence[StepRecord], branches: int) -> str:
+    named = branches > 1 or source.name(tip)
+    name = f"Output, {escape(source.branch_title(tip))}" if named else "Output"
     tokens = "".join(_token(step, text) for step, text in texts(steps))
     return f'<h2>{name}</h2><div class="box text">{tokens}</div>'
 

@@ -26,7 +26,9 @@ def markdown_lines(source: Source) -> Iterator[str]:
     yield from _table(("", ""), about(source))
     yield "\n## Prompt\n\n"
     yield from _fenced(source.prompt.text if source.prompt else "")
-    yield "\n## Output\n\n"
+    name = source.name()
+    branch = f', branch "{escape(name)}"' if name else ""
+    yield f"\n## Output{branch}\n\n"
     yield from _fenced(output_text(steps))
     yield "\n## Speed\n\n"
     yield from _table(("", ""), speeds(source))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.records.events import SettingsChanged
+from engine.records.events import BranchNamed, SettingsChanged
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import RoundRecord
@@ -27,6 +27,7 @@ class Log(Protocol):
     all_settings: dict[tuple[str, str], SettingsChanged]
     tree: StepTree
     rounds: MutableMapping[int, RoundRecord]
+    names: dict[int, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,8 @@ class Source:
     tip: int
     rounds: Mapping[int, RoundRecord] = field(default_factory=dict)
     """Speculative rounds by the node of their first token."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Names of branches, by the node that each begins with."""
 
     @classmethod
     def of_session(cls, session: Session, tip: int | None = None) -> Source:
@@ -57,6 +60,7 @@ class Source:
             tree=StepTree(session.steps, session.tree),
             tip=session.tip if tip is None else tip,
             rounds=session.rounds,
+            names={one.node: one.name for _, one in session.events if isinstance(one, BranchNamed)},
         )
 
     @classmethod
@@ -71,6 +75,7 @@ class Source:
             tree=log.tree.copy(),
             tip=tip,
             rounds=log.rounds,
+            names=dict(log.names),
         )
 
     @property
@@ -104,6 +109,20 @@ class Source:
     def tips(self) -> list[int]:
         """The ends of all branches that are there: the one that is followed, then the newest."""
         return [self.tip, *(node for node in reversed(self.tree.tips) if node != self.tip)]
+
+    def name(self, tip: int | None = None) -> str:
+        """The name of the branch that ends at ``tip``: the nearest above it; "" if there is none.
+
+        Default: the branch that is followed.
+        """
+        named = (node for node, name in self.names.items() if name)
+        node = self.tree.nearest(self.tip if tip is None else tip, named)
+        return self.names.get(node, "") if node is not None else ""
+
+    def branch_title(self, tip: int) -> str:
+        """What a branch is called in a report: its name, if it has one, and where it ends."""
+        name = self.name(tip)
+        return f'branch "{name}" to node {tip}' if name else f"branch to node {tip}"
 
     @property
     def deleted(self) -> int:

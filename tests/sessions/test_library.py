@@ -41,7 +41,7 @@ def test_autosave_names_say_when_and_what(library: Library) -> None:
     assert path.name == "2026-03-04-150607-the-capital-of-france-is-東京-etc-passwd.llmi"
     save(path, [])
     assert library.autosave_path("The capital of France is … 東京? /etc/passwd", when).name == (
-        "2026-03-04-150607-the-capital-of-france-is-東京-etc-passwd 2.llmi"
+        "2026-03-04-150607-the-capital-of-france-is-東京-etc-passwd-2.llmi"
     )
     assert library.autosave_path("\x1b[2J\n..", when).name == "2026-03-04-150607-2j.llmi"
     assert library.autosave_path("", when).name == "2026-03-04-150607-run.llmi"
@@ -138,8 +138,8 @@ def test_what_is_deleted_can_be_had_back(library: Library) -> None:
     assert path.read_bytes() == content
     deleted = library.delete(path)
     save(path, [fakes.prompt(1)])
-    assert library.undo(deleted).name == "one 2.llmi"
-    assert (library.folder / "one 2.llmi").read_bytes() == content
+    assert library.undo(deleted).name == "one-2.llmi"
+    assert (library.folder / "one-2.llmi").read_bytes() == content
 
 
 def test_a_crashed_run_is_offered_once(library: Library) -> None:

@@ -19,9 +19,11 @@ from engine.records.step import StepRecord
 from inspector.actions.keeping import Keeping
 from inspector.app import Inspector
 from inspector.cli import sessions_print
-from inspector.cli.open import recorder
+from inspector.cli.open import recorder, tell_where_kept
+from inspector.messages import Force
 from inspector.screens.dialog import Dialog
 from inspector.screens.session_asks import InterruptedMenu, QuitMenu
+from inspector.screens.sessions import SessionsScreen
 from inspector.state.recorder import Recorder, records_of
 from inspector.state.request import Request, Save
 from inspector.state.view import RunLog
@@ -269,6 +271,8 @@ async def test_without_saving_quit_asks(library: Library) -> None:
     one = app(library, Save(auto=False))
     async with one.run_test(size=(100, 30)) as pilot:
         await press(pilot, "n", "q", "q")
+        assert one.is_running, "F2: q steps out of the question"
+        await press(pilot, "q", "d")
         assert not one.is_running
 
 
@@ -345,23 +349,35 @@ async def started(library: Library) -> AsyncIterator[tuple[Inspector, Pilot[None
         yield one, pilot
 
 
-async def test_an_interrupted_run_is_offered_once(library: Library) -> None:
+async def test_f1_what_the_user_asked_for_goes_on(library: Library) -> None:
+    """F1: no dialog comes up over it, n steps, and o lists; a line and the footer tell of it."""
     path = interrupted(library)
-    for key in ("k", "escape", "q"):
-        # Anew, for each way to say no.
-        (library.autosaves / "offered.txt").unlink(missing_ok=True)
-        async with started(library) as (one, pilot):
-            assert isinstance(one.screen, InterruptedMenu)
-            shown = screen_text(one)
-            assert "A run was interrupted" in shown
-            for words in ("Open it", "Keep it in the list", "Discard it"):
-                assert words in shown
-            assert f"{path.stem}: 9 tokens of scripted" in shown
-            await press(pilot, key)
-            assert not isinstance(one.screen, Dialog)
-        async with started(library) as (one, _):
-            assert not isinstance(one.screen, Dialog), "asked again"
-            assert notes(one) == []
+    async with started(library) as (one, pilot):
+        assert not isinstance(one.screen, Dialog)
+        assert notes(one) == [f"a run was interrupted: {path.stem}, 9 tokens · I looks after it"]
+        assert "I Interrupted run" in screen_text(one).splitlines()[-1]
+        await press(pilot, "n", "n")
+        assert one.controller.cursor.node == 2
+        await press(pilot, "o")
+        assert isinstance(one.screen, SessionsScreen)
+    async with started(library) as (one, _):
+        assert notes(one) == [], "told again"
+        assert "Interrupted" not in screen_text(one)
+
+
+async def test_an_interrupted_run_is_kept(library: Library) -> None:
+    path = interrupted(library)
+    async with started(library) as (one, pilot):
+        await press(pilot, "I")
+        assert isinstance(one.screen, InterruptedMenu)
+        shown = screen_text(one)
+        for words in ("Open it", "Keep it in the list", "Discard it"):
+            assert words in shown
+        assert f"{path.stem}: 9 tokens of scripted" in shown
+        await press(pilot, "q")
+        assert not isinstance(one.screen, Dialog)
+        await press(pilot, "I", "k")
+        assert "Interrupted" not in screen_text(one).splitlines()[-1]
     (seen,) = [one for one in library.previews() if one.path == path]
     assert seen.interrupted
     assert seen.closed is None
@@ -372,7 +388,7 @@ async def test_an_interrupted_run_is_offered_once(library: Library) -> None:
 async def test_an_interrupted_run_is_opened(library: Library) -> None:
     path = interrupted(library)
     async with started(library) as (one, pilot):
-        await press(pilot, "o")
+        await press(pilot, "I", "o")
     assert one.next_session == path
     assert library.to_offer() == []
     assert [seen.path for seen in library.interrupted()] == [path], "listed as what it is"
@@ -381,7 +397,7 @@ async def test_an_interrupted_run_is_opened(library: Library) -> None:
 async def test_an_interrupted_run_is_discarded(library: Library) -> None:
     path = interrupted(library)
     async with started(library) as (one, pilot):
-        await press(pilot, "d")
+        await press(pilot, "I", "d")
         assert notes(one)[-1].startswith("in the trash for 30 days: ")
     assert not path.exists()
     assert [found.name for found in library.trash.iterdir()] == [path.name]
@@ -392,6 +408,8 @@ async def test_of_several_the_newest_is_offered_and_no_other_later(library: Libr
     old, new = interrupted(library, "old"), interrupted(library, "new")
     os.utime(old, (1000, 1000))
     async with started(library) as (one, pilot):
+        assert notes(one)[0].startswith(f"a run was interrupted: {new.stem}, 9 tokens (and 1 more)")
+        await press(pilot, "I")
         assert f"{new.stem}: 9 tokens" in screen_text(one)
         assert "with 1 more like it" in screen_text(one)
         await press(pilot, "k")
@@ -421,8 +439,12 @@ async def test_the_list_marks_it(library: Library, capsys: pytest.CaptureFixture
     library.offered([path])
     async with started(library) as (one, pilot):
         await press(pilot, "o")
-        rows = [line for line in screen_text(one).splitlines() if path.stem[:20] in line]
-        assert "interrupted" in rows[0]
+        assert one.screen.chosen.path == path  # type: ignore[attr-defined]
+        rows = screen_text(one).splitlines()
+        assert [row for row in rows if "the cat" in row and " ! " in row[:8]], (
+            "F1: the list marks it"
+        )
+        assert any("! interrupted" in row for row in rows)
     sessions_print.show_list(library, "", "text")
     assert capsys.readouterr().out.rstrip().endswith("(interrupted)")
     sessions_print.show_list(library, "", "json")
@@ -461,7 +483,7 @@ async def test_e_exports_to_the_current_folder(
             await press(pilot, "e", key)
             assert one.sessions.exports.idle.wait(60)
             await pilot.pause()
-        names = [f"abc.{form}", f"abc 2.{form}"]
+        names = [f"abc.{form}", f"abc-2.{form}"]
         assert [line for line in notes(one) if "exported" in line] == [
             f"exported to {tmp_path / name}" for name in names
         ]
@@ -476,3 +498,102 @@ def _no_file_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
     yield
     assert not (tmp_path / "xdg").exists()
+
+
+# --- what the program says of it when it ends -------------------------------------------------
+
+
+async def test_f18_a_run_that_got_a_name_is_still_being_written(library: Library) -> None:
+    """F18: not listed as interrupted after w."""
+    one = app(library)
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "n", "w")
+        await type_in(pilot, "mine")
+        await settle(one, pilot)
+        (seen,) = library.previews()
+        assert (seen.name, seen.state) == ("mine", "being written")
+        await press(pilot, "n")
+        await settle(one, pilot)
+        assert [one.state for one in library.previews()] == ["being written"]
+
+
+async def test_f21_the_end_says_where_the_run_is_and_how_to_replay_it(
+    library: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.library.data_folder", lambda: library.folder)
+    one = app(library)
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "q")
+    tell_where_kept(one)
+    assert capsys.readouterr().out == "", "nothing was drawn, so nothing is kept"
+    one = app(library)
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "n", "q")
+    tell_where_kept(one)
+    (seen,) = library.previews()
+    assert capsys.readouterr().out == (
+        f"kept in {seen.path}\nto look at it again: llm-inspect replay {seen.name}\n"
+    )
+
+
+async def test_f21_ctrl_c_pauses_and_says_how_to_quit(library: Library) -> None:
+    one = app(library)
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "n", "ctrl+c")
+        assert notes(one) == ["nothing runs; q quits"]
+        one.controller._sent = True
+        await press(pilot, "ctrl+c")
+        assert notes(one)[-1] == "paused; q quits"
+        assert one.is_running
+
+
+async def test_f18_the_picture_holds_no_passing_line(library: Library) -> None:
+    one = app(library)
+    async with one.run_test(size=(100, 30), notifications=True) as pilot:
+        await press(pilot, "n")
+        one.say("a passing line")
+        await pilot.pause(0.1)
+        assert "passing" in screen_text(one)
+        svg = await one.picture()
+        assert "passing" not in svg
+        await pilot.pause(0.1)
+        assert "passing" in screen_text(one), "it goes on being shown"
+
+
+async def test_c_at_the_budget_offers_more_tokens(library: Library) -> None:
+    """F19: one line and what key; the second press goes on."""
+    one = app(library)
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "c", "c")
+        assert notes(one) == ["the budget of 20 tokens is used up: c again adds 20"]
+        assert one.controller.cursor.node == 20
+        await press(pilot, "c")
+        assert one.controller.cursor.node == 40
+        assert one.asked.configure.max_tokens == 40
+
+
+async def test_f3_what_was_forced_is_said_and_the_drawn_row_is_not_forced(
+    library: Library,
+) -> None:
+    """F3, F19: how it is taken back, and no twin of what stands there."""
+    one = app(library)
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "n", "n")
+        drawn = one.controller.log.nodes[2].token.id
+        one.post_message(Force(drawn))
+        await pilot.pause()
+        assert notes(one) == ["this is the token that stands here already: nothing to force"]
+        one.post_message(Force((drawn + 1) % 26))
+        await pilot.pause(0.1)
+        assert notes(one)[-1] == "forced, on a branch of its own: b and h go back"
+        assert one.controller.log.tree.children[1] == [2, 3]
+        await press(pilot, "h")
+        assert one.controller.cursor.node == 2
+
+
+async def test_the_text_is_copied(library: Library) -> None:
+    one = app(library)
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "n", "n", "b", "y")
+        text = b"".join(step.token.bytes for step in one.controller.view.branch).decode()
+        assert one.clipboard == f"abc{text}"

@@ -55,6 +55,12 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["run", "a", "-s", "top_p=1", "--top-p", "1"], "top_p is given by a flag and in -s: choose one"),
         (["run", "a", "--topk", "3"], "unknown option --topk; did you mean --top-k?"),
         (["run", "a", "--system", "s"], "--system needs --chat: only a chat template has a place for it"),
+        (["rnu", "Hi"], "there is no command rnu; did you mean run? (see llm-inspect --help)"),
+        (["Hi", "there"], 'a prompt of several words stands in quotes: llm-inspect "Hi there"'),
+        (
+            ["sessions", "export", "F", "--html"],
+            "unknown option --html; did you mean --format html? (see llm-inspect sessions export --help)",
+        ),
         (["run", "a", "--theme"], "unrecognized arguments: --theme (see llm-inspect run --help)"),
         (["run", "a", "--seed", "-1"], "argument --seed: must lie in 0 .. 2^63 - 1, not -1 (see llm-inspect run --help)"),
         (["run", "a", "--engine", "hff"], "argument --engine: must be hf or scripted, not 'hff' (see llm-inspect run --help)"),
@@ -107,10 +113,12 @@ def test_a_prompt_comes_from_where_it_was_given(
     file.write_bytes("Grüße 😊\n".encode())
     assert asked("a b").submit == Submit("a b")
     assert asked("--prompt=-x").submit == Submit("-x")
-    assert asked("--file", str(file)).submit.text == "Grüße 😊\n"
+    assert asked("--file", str(file)).submit.text == "Grüße 😊", "F21: without its final newline"
+    file.write_bytes(b"two\r\n\r\n")
+    assert asked("--file", str(file)).submit.text == "two\r\n", "one newline, and no more"
     stdin = io.TextIOWrapper(io.BytesIO("日本\n".encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
-    assert asked("-").submit.text == "日本\n"
+    assert asked("-").submit.text == "日本"
     assert asked("hi", "--chat", "--system", "be brief").submit == Submit("hi", True, "be brief")
 
 

@@ -228,17 +228,27 @@ def at(cursor: int, *names: BranchNamed) -> Place:
     return place(View(log, cursor))
 
 
-def test_where_the_cursor_is() -> None:
-    assert at(0) == Place(1, 1, "")
-    assert at(1) == at(2) == Place(1, 2, "")
-    assert at(8) == Place(2, 2, "")
-    assert at(4) == Place(1, 2, "")
-    assert at(7) == Place(2, 2, "")
+def test_f5_a_branch_is_counted_among_all_that_the_tree_pane_counts() -> None:
+    """F5: one count and one word: as many branches as tips, the one begun first is 1."""
+    assert at(4) == Place(1, 4, "")
+    assert at(6) == Place(2, 4, "")
+    assert at(7) == Place(3, 4, "")
+    assert at(8) == Place(4, 4, "")
+    assert at(2) == at(5) == Place(3, 4, ""), "what several share goes on with the newest"
+    assert at(0) == Place(4, 4, "")
     # The nearest name holds for all that comes after it.
-    assert at(7, BranchNamed(1, "main"), BranchNamed(5, "other")) == Place(2, 2, "other")
-    assert at(4, BranchNamed(1, "main"), BranchNamed(5, "other")) == Place(1, 2, "main")
-    assert at(8, BranchNamed(1, "main")) == Place(2, 2, "")
-    assert at(4, BranchNamed(1, "main"), BranchNamed(1, "")) == Place(1, 2, "")
+    assert at(7, BranchNamed(1, "main"), BranchNamed(5, "other")).name == "other"
+    assert at(4, BranchNamed(1, "main"), BranchNamed(5, "other")).name == "main"
+    assert at(8, BranchNamed(1, "main")).name == ""
+    assert at(4, BranchNamed(1, "main"), BranchNamed(1, "")).name == ""
+
+
+@given(trees())
+def test_f5_there_are_as_many_branches_as_tips(parents: list[int]) -> None:
+    log = grown(parents)
+    assert len(log.tree.branch_heads) == (len(log.tree.tips) if parents else 0)
+    found = [place(View(log, tip)) for tip in log.tree.tips]
+    assert sorted(one.number for one in found) == list(range(1, len(found) + 1))
 
 
 def test_ten_thousand_nodes_and_hundreds_of_branches_are_quick() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from engine.commands import Pause, Run, SendLogits, SendVocabulary, Step
+from engine.commands import Pause, Run, SendLogits, SendVocabulary, Step, Submit
 from engine.records.events import RunState, StateChanged
 from engine.run.tree import ROOT
 from inspector.state.controller import Controller
@@ -240,3 +242,60 @@ def test_a_new_engine_takes_over_what_is_recorded(steps: int) -> None:
     ours = [one.token.id for one in hands.controller.view.path]
     theirs = [one.token.id for one in expected.controller.view.path]
     assert ours == theirs
+
+
+def test_f9_steps_asked_for_while_the_model_loads_are_taken_once_it_is_there() -> None:
+    """F9: n n n gives three tokens, and until then the log tells how many wait."""
+    client = DirectClient()
+    controller = Controller(client.send)
+    controller.take([StateChanged(RunState.LOADING)])
+    for _ in range(3):
+        controller.step()
+    assert len(controller.log.queued) == 3
+    assert client.sent == []
+    for command in script("abc"):
+        client.send(command)
+    while records := client.take():
+        controller.take(records)
+    assert controller.cursor.node == 3
+    assert len(controller.log.queued) == 0
+
+
+def test_f9_steps_asked_for_before_another_prompt_are_dropped() -> None:
+    hands = Hands()
+    hands.controller.step()
+    hands.controller.step()
+    hands.controller.submit(Submit("xyz"))
+    hands.take()
+    assert hands.controller.cursor.node == ROOT
+
+
+def test_f19_forcing_what_is_there_adds_no_second_branch() -> None:
+    """F19: neither the drawn token nor one that was forced before."""
+    hands = Hands()
+    hands.controller.run(2)
+    hands.take()
+    tree, drawn = hands.controller.log.tree, hands.controller.log.nodes[2].token.id
+    assert not hands.controller.force(drawn)
+    other = (drawn + 1) % 26
+    for _ in range(2):
+        assert hands.controller.force(other)
+        hands.take()
+        assert hands.controller.cursor.node == 3
+        hands.controller.cursor.sibling(1)
+        assert hands.controller.cursor.node == 2
+    assert tree.children[1] == [2, 3]
+
+
+def test_f19_the_run_goes_on_beyond_its_budget_with_another_one() -> None:
+    hands = Hands()
+    hands.controller.run()
+    hands.take()
+    assert hands.controller.cursor.node == 20
+    assert hands.controller.at_budget
+    hands.controller.go_beyond(replace(script("abc")[1], max_tokens=25))
+    hands.take()
+    assert hands.controller.cursor.node == 25
+    assert hands.controller.at_budget
+    hands.controller.cursor.back()
+    assert not hands.controller.at_budget, "inside the text c follows it"
