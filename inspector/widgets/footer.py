@@ -74,8 +74,9 @@ def footer_line(keys: Iterable[Shown], width: int) -> Content:
     line = Content("")
     for at, one in places:
         missing = one.pinned and len(places) < len(keys) and _MORE not in line.plain
-        if missing and at - line.cell_length > len(_GAP + _MORE):
-            line += Content.styled(_GAP + _MORE, "$footer-description-foreground")
+        more = f"{_GAP if line.plain else ''}{_MORE}"
+        if missing and at - line.cell_length > len(more):
+            line += Content.styled(more, "$footer-description-foreground")
         line = line.pad_right(max(0, at - line.cell_length))
         off = "" if one.enabled else " dim"
         line += Content.assemble(

@@ -251,14 +251,14 @@ def test_f9_steps_asked_for_while_the_model_loads_are_taken_once_it_is_there() -
     controller.take([StateChanged(RunState.LOADING)])
     for _ in range(3):
         controller.step()
-    assert len(controller.log.queued) == 3
+    assert controller.log.queued == 3
     assert client.sent == []
     for command in script("abc"):
         client.send(command)
     while records := client.take():
         controller.take(records)
     assert controller.cursor.node == 3
-    assert len(controller.log.queued) == 0
+    assert controller.log.queued == 0
 
 
 def test_f9_steps_asked_for_before_another_prompt_are_dropped() -> None:
