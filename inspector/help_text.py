@@ -53,7 +53,7 @@ TOPICS = (
     Topic(
         "Sessions",
         "A run is saved as it goes. **w** gives it a name, **o** lists what there is; the command "
-        "line opens a session with `llm-inspect replay NAME`, without a model.",
+        "line opens a session with llm-inspect replay NAME, without a model.",
         "save export copy sessions interrupted stream",
     ),
     Topic(
