@@ -30,13 +30,13 @@ class FlowApp(SafeApp[Result]):
 
     async def picture(self) -> str:
         """The screen as SVG, once what is to be seen on it is drawn; without lines that pass."""
-        toasts = self.screen.query("ToastRack")
-        toasts.set(visible=False)
+        lines = self.screen.get_child_by_id("textual-toastrack")
+        lines.display = False
         drawn = asyncio.Event()
         self.call_after_refresh(drawn.set)
         await drawn.wait()
         picture = self.export_screenshot()
-        toasts.set(visible=True)
+        lines.display = True
         return picture
 
     def say(self, line: str, *, warn: bool = False) -> None:
