@@ -22,7 +22,6 @@ from engine.records.model import ModelFacts
 from inspector.actions.breakpoints import Breakpoints
 from inspector.actions.budget import Budget
 from inspector.actions.forks import Forks
-from inspector.actions.help import show_help
 from inspector.actions.keeping import Keeping
 from inspector.actions.measure import Measurements
 from inspector.actions.player import Player, Playing
@@ -278,6 +277,8 @@ class Inspector(FlowApp[None]):
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
     async def action_help(self) -> None:
+        from inspector.actions.help import show_help
+
         await self.flow(show_help(self, self.BINDINGS, self._keys))
 
     def action_copy(self) -> None:

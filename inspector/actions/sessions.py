@@ -17,7 +17,6 @@ from inspector.actions.keeping import Keeping
 from inspector.background import Background
 from inspector.screens.session_asks import ExportMenu, QuitMenu, SaveAsk
 from inspector.state.recorder import records_of
-from sessions.export.words import output_text
 from sessions.file.format import SUFFIX, SessionError
 from sessions.library import Library, words_of
 
@@ -105,6 +104,8 @@ class Sessions:
 
     def copy(self) -> None:
         """Copy the cursor's branch, from the prompt to its end, to the terminal's clipboard."""
+        from sessions.export.words import output_text
+
         view = self._host.controller.view
         if view.prompt is None:
             self._host.say("there is nothing to copy yet", warn=True)
