@@ -25,7 +25,7 @@ def _place(active: ActiveBinding) -> tuple[bool, int]:
 
 
 def synonym_score(name: str, query: str) -> float:
-    """How well ``query`` is one of the words that people use for a key; 0 if it is none."""
+    """Score of ``query`` among the words that people use for a key; 0 if it is none."""
     wanted, words = query.casefold().strip(), SYNONYMS.get(name, "").split()
     if wanted in words:
         return _WORD

@@ -1,4 +1,4 @@
-"""What the help page and the command palette say beside the keys: sections, marks, synonyms."""
+"""Texts of the help page and the command palette beside the keys: sections, marks, synonyms."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ PANES = {
     "prefill": "How the prompt was read: chunks, layers, and how much came from the cache.",
     "gauges": "Speed and memory of this run against what this machine can do at best.",
 }
-"""What the panes are about that say nothing longer themselves."""
+"""Texts of the panes that say nothing longer themselves."""
 
 MOVES = frozenset(["step", "back", "first", "last", "step-out", "pane-next", "pane-before"])
 """Keys that only move: in the palette they stand last, and so do those of a pane."""

@@ -31,7 +31,7 @@ def normalized(keymap: Mapping[str, str]) -> dict[str, str]:
 def live_keys(
     app: App[object], groups: Iterable[Iterable[BindingType]], keymap: Mapping[str, str]
 ) -> dict[str, LiveKey]:
-    """What has a key, by id. Each group is the bindings of one widget, which alone can clash."""
+    """The keys by id. Each group is the bindings of one widget; only within one can they clash."""
     found: dict[str, LiveKey] = {}
     for group in groups:
         bindings = BindingsMap(group)

@@ -27,7 +27,8 @@ inspector.state
 inspector.flows
 inspector.safe_screen inspector.commands
 inspector.background inspector.modal inspector.escapes inspector.exit_codes inspector.keys
-    inspector.messages inspector.safe_console inspector.signals inspector.theming
+    inspector.help_text inspector.live_keys inspector.messages inspector.safe_console
+    inspector.signals inspector.theming
 
 sessions.examples
 sessions.verify

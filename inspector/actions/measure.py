@@ -16,7 +16,7 @@ from inspector.state.ceilings import Known
 
 
 def worth_of_cache(curves: CacheCurves | None) -> str:
-    """What one token costs with the cache and without it, at the longest text that was timed."""
+    """Cost of one token with the cache and without it, at the longest text that was timed."""
     if curves is None or not curves.lengths:
         return f"nothing was timed: {curves.note}" if curves is not None else "nothing was timed"
     on, off = curves.with_ms[-1], curves.without_ms[-1]

@@ -104,7 +104,7 @@ def _inspect(words: Sequence[str]) -> int:
 
 
 def _several_words(first: str, more: Sequence[str]) -> str:
-    """What is said to words that follow the prompt: a command misspelled, or no quotes."""
+    """Answer to words that follow the prompt: a command misspelled, or no quotes."""
     near = difflib.get_close_matches(first, COMMANDS, 1)
     if near:
         return f"there is no command {first}; did you mean {near[0]}? (see {PROGRAM} --help)"

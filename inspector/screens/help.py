@@ -72,7 +72,7 @@ def _entry(key: LiveKey) -> Entry:
 
 
 def found(parts: Iterable[Section], query: str) -> list[Section]:
-    """What holds all words of ``query``: whole sections by their title, else single lines."""
+    """The parts with all words of ``query``: whole sections by their title, else single lines."""
     words = query.casefold().split()
 
     def holds(*texts: str) -> bool:

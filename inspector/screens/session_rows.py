@@ -38,7 +38,7 @@ def _named(day: date, today: date) -> str:
 
 
 def said(one: Preview, *, autosaved: bool) -> str:
-    """What a session is known by: the name that somebody gave it, and its prompt."""
+    """Label of a session: the name that somebody gave it, and its prompt."""
     prompt = " ".join(one.prompt.split())
     if autosaved and prompt:
         return visible(prompt)

@@ -120,7 +120,7 @@ class Source:
         return self.names.get(node, "") if node is not None else ""
 
     def branch_title(self, tip: int) -> str:
-        """What a branch is called in a report: its name, if it has one, and where it ends."""
+        """Title of a branch in a report: its name, if it has one, and its last node."""
         name = self.name(tip)
         return f'branch "{name}" to node {tip}' if name else f"branch to node {tip}"
 
