@@ -15,7 +15,7 @@ class LiveKey:
 
     id: str
     keys: tuple[str, ...]
-    """As they are written on screen."""
+    """Their names on screen."""
     name: str
     what: str = ""
 
