@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 from textual.content import Content
@@ -48,6 +51,8 @@ class DrawLine:
     stretch: tuple[float, float] | None
     u: float | None
     tried: bool = False
+    names: Sequence[str] = ()
+    """What to write on the first stretches, where they are wide enough; each a cell a character."""
 
     def u_cell(self, cells: int) -> int | None:
         """The cell that ``u`` falls in."""
@@ -76,12 +81,14 @@ class DrawLine:
         marked = self.u_cell(cells)
         if mark_u and marked is not None:
             glyphs[marked] = _U
-        parts: list[tuple[str, str]] = []
         mine_style = "$estimated" if self.tried else "$bar-drawn"
-        for glyph in glyphs:
-            style = mine_style if glyph in (_DRAWN, _WOULD, _U) else "$bar"
-            if parts and parts[-1][1] == style:
-                parts[-1] = (parts[-1][0] + glyph, style)
-            else:
-                parts.append((glyph, style))
-        return Content.assemble(*parts)
+        styles = [mine_style if glyph in (_DRAWN, _WOULD, _U) else "$bar" for glyph in glyphs]
+        for owner, name in enumerate(self.names):
+            own = np.flatnonzero(owners == owner).tolist()
+            place = slice(own[0] + 1, own[0] + 1 + len(name)) if own else slice(0)
+            if name and len(own) >= len(name) + 2 and _U not in glyphs[place]:
+                glyphs[place] = name
+        groups = groupby(zip(styles, glyphs, strict=True), key=itemgetter(0))
+        return Content.assemble(
+            *(("".join(glyph for _, glyph in cells), style) for style, cells in groups)
+        )

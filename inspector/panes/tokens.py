@@ -186,7 +186,7 @@ def draw(view: View, size: Size, before: int | None = None) -> Picture:
 
 
 class TokensPane(Pane):
-    """Every token, one a row. Enter or a second click on a row posts ``GoTo`` with its node."""
+    """Every token, one a row. Enter or a double click on a row posts ``GoTo`` with its node."""
 
     NAME = "Tokens"
     SELECTABLE = True

@@ -16,7 +16,8 @@ from engine.commands import Configure
 from engine.records.events import SettingsChanged
 from engine.records.vocabulary import Vocabulary
 from engine.sampling.chain import PRESETS, Chain, SpecError, build, effective, parse_spec
-from engine.sampling.stages import DIALS, STAGES, Stage, Value, default_of, lists, stage_of
+from engine.sampling.stages import DIALS, STAGES, Stage, Value, default_of, lists, spelled, stage_of
+from engine.text import visible
 from inspector.state.view import View
 
 # --- what is there ----------------------------------------------------------------------------
@@ -76,6 +77,24 @@ def values_of(chain: Chain) -> dict[str, Value]:
         for dial in one.dials
         if getattr(one, dial.name) not in (dial.off, default_of(type(one), dial))
     }
+
+
+@lru_cache(maxsize=256)
+def turned_between(old: str, old_preset: str, new: str, new_preset: str) -> tuple[str, ...]:
+    """Dials with both their values that differ in two recorded chains, and what else does."""
+    if (old, old_preset) == (new, new_preset):
+        return ()
+    found = [f"preset {old_preset} → {new_preset}"] if old_preset != new_preset else []
+    try:
+        before, after = values_of(chain_of(old, old_preset)), values_of(chain_of(new, new_preset))
+    except SpecError:
+        return (*found, "chain")
+    for dial in dict.fromkeys((*before, *after)):
+        was, now = before.get(dial), after.get(dial)
+        if was != now:
+            words = ["off" if one is None else visible(spelled(one)) for one in (was, now)]
+            found.append(f"{dial} {' → '.join(words)}")
+    return tuple(found) or ("order",)
 
 
 # --- one change -------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     ]
 
     class Chosen(Message):
-        """Enter or a click on the row that was selected already."""
+        """Enter or a double click on a row."""
 
         def __init__(self, pane: Pane, row: int) -> None:
             super().__init__()
@@ -103,9 +103,14 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     def clicked(self, row: int, x: int) -> None:
         """A click on a row, ``x`` cells from its left edge."""
         if self.SELECTABLE:
-            if row == self.selected:
-                self.action_choose()
             self.select(row)
+
+    def double_clicked(self, row: int, x: int) -> None:
+        """The second click of two in the same place, at once after the first."""
+        if self.SELECTABLE and row == self.selected:
+            self.action_choose()
+        else:
+            self.clicked(row, x)
 
     @property
     def vertical_scrollbar(self) -> ScrollBar:
@@ -242,7 +247,9 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             return drawn.header[y], False
         if y >= above + height:
             line = y - above - height
-            return (drawn.footer[line] if line < len(drawn.footer) else _BLANK), False
+            pinned = line < len(drawn.pinned) and drawn.pinned[line] == self.selected
+            shown = drawn.footer[line] if line < len(drawn.footer) else _BLANK
+            return shown, pinned and self.has_focus
         index = y - above + round(self.scroll_offset.y)
         if index >= len(drawn.rows):
             return _BLANK, False
@@ -297,6 +304,10 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         if offset is None:
             return
         line = offset.y - len(self.drawn.header)
-        row = line + round(self.scroll_offset.y)
-        if 0 <= line < self.body_height and row < len(self.drawn.rows):
-            self.clicked(row, offset.x)
+        row, below = line + round(self.scroll_offset.y), line - self.body_height
+        if 0 <= below < len(self.drawn.pinned):
+            row = self.drawn.pinned[below]
+        elif not 0 <= line < self.body_height:
+            return
+        if row < len(self.drawn.rows):
+            (self.double_clicked if event.chain == 2 else self.clicked)(row, offset.x)

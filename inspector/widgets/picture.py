@@ -32,6 +32,8 @@ class Picture:
     header: Sequence[Content] = ()
     """Lines that stay at the top while the rows scroll, and at the bottom."""
     footer: Sequence[Content] = ()
+    pinned: Sequence[int] = ()
+    """The rows that the footer's first lines are; there they are selected and clicked as well."""
     remark: str | Content = ""
     """Stands behind the name in the title; ``subtitle`` in the border below."""
     subtitle: str | Content = ""

@@ -172,6 +172,10 @@ in use that nobody asked for.
             share = (x - at.track_at) / max(1, at.track - 1)
             self._turn_to(chosen, value_at(chosen.dial, share))
 
+    def double_clicked(self, row: int, x: int) -> None:
+        # Two clicks on a button are two turns.
+        self.clicked(row, x)
+
     # --- turning ------------------------------------------------------------------------------
 
     def turn(self, steps: int, *, far: bool = False) -> None:

@@ -10,7 +10,7 @@ would draw, and beside it stands what the record has, with a sign for what chang
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from textual.geometry import Size
 from engine.records.step import StepRecord
 from engine.sampling.chain import Chain
 from inspector.draw.bars import share
+from inspector.draw.numbers import cut
 from inspector.panes.ladder.draw_line import detail, draw_lines
 from inspector.panes.ladder.head import FULL, SHORT, head, head_height
 from inspector.panes.ladder.plan import Plan, plan
@@ -28,6 +29,7 @@ from inspector.panes.ladder.why import Why
 from inspector.state.candidates import CandidateRows
 from inspector.state.rerun import Run, candidates_of, what_if
 from inspector.state.view import RunLog, View
+from inspector.state.whatif import turned_between
 from inspector.widgets.picture import DENSE, Picture, Want
 
 _BARE = 5
@@ -63,6 +65,8 @@ class LadderUI:
     selected: int = 0
     before: StepRecord | None = None
     """The step of the picture before; the rows of another one are seen from the first on."""
+    drawn: int | None = None
+    """The row that was drawn in that picture; while it is selected, the selection follows it."""
     first_stage: int = 0
     asked: int | None = None
     """The node whose whole logits are on their way."""
@@ -81,12 +85,13 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
     made = plan(width, candidates.stages, candidates.total, ui.first_stage, tried=was is not None)
     last = tail(candidates, loading=ui.asked == step.node)
     rows = _rows(shown, made, last)
-    above, below = head_height(height, candidates.stages), _footer_height(height)
+    other = _next_settings(view, step, width) if height >= SHORT else []
+    above = len(other) + head_height(height, candidates.stages)
+    below = _footer_height(height)
     page = max(1, height - above - below)
     selected = min(ui.selected, len(candidates))
-    if step is not ui.before:
-        drawn = candidates.row_of(candidates.draw.token_id)
-        selected = drawn if drawn is not None and drawn < page else 0
+    if step is not ui.before or selected == ui.drawn:
+        selected = candidates.row_of(candidates.draw.token_id) or 0
     reasons = None
     if below and selected < len(candidates):
         token_id = candidates[selected].token_id
@@ -95,10 +100,14 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
             wants.append(Explain(view, shown, token_id))
     final = candidates.stages[-1].entropy if candidates.stages else candidates.entropy
     entropy = f"entropy {candidates.entropy:.2f} → {final:.2f} nats"
+    pinned = _pinned(rows, page) if below else []
+    siblings = len(view.log.tree.children.get(step.parent, ()))
+    back = "b and h go back" if siblings > 1 else "b goes back"
     return Picture(
         rows,
-        head(candidates, made, height, was.stages if was is not None else None),
-        _footer(rows, selected, size, page, reasons) if below else (),
+        [*other, *head(candidates, made, height, was.stages if was is not None else None)],
+        _footer(rows, pinned, selected, size, reasons, back) if below else (),
+        pinned,
         remark=f"what if: {shown.problem}" if shown.problem else "",
         subtitle=f"{entropy} · full bar {share(candidates.largest)}",
         select=selected,
@@ -139,15 +148,35 @@ def _footer_height(height: int) -> int:
     return 6 if height >= FULL else 2 if height >= SHORT else 1 if height >= _BARE else 0
 
 
+def _next_settings(view: View, step: StepRecord, width: int) -> list[Content]:
+    """A line where the next token's settings are not those that drew this one, else nothing."""
+    ahead = view.ahead[:1]
+    following = ahead[0] if ahead else view.settings
+    if following is None:
+        return []
+    spec, preset = following.chain_spec, following.preset
+    turned = turned_between(step.chain_spec, step.preset, spec, preset)
+    if not turned:
+        return []
+    words = Content.styled(" this token as below · ", "$text-muted")
+    return [cut(words + Content.styled(f"next token: {', '.join(turned)}", "$warning"), width)]
+
+
 def _footer(
-    rows: LadderRows, selected: int, size: Size, page: int, reasons: Why | None
+    rows: LadderRows,
+    pinned: Sequence[int],
+    selected: int,
+    size: Size,
+    reasons: Why | None,
+    back: str,
 ) -> list[Content]:
     """The pinned rows, where the draw landed, and the selected candidate's figures and fate."""
     candidates, (width, height) = rows.candidates, size
     roomy = height >= FULL
-    lines = [rows[row] for row in _pinned(rows, page)]
+    lines = [rows[row] for row in pinned]
     if height >= SHORT:
-        lines += draw_lines(candidates, width, roomy=roomy, tried=rows.was is not None)
+        tried = rows.was is not None
+        lines += draw_lines(candidates, width, roomy=roomy, tried=tried, back=back)
     if roomy or reasons is None:
         lines += detail(candidates, selected, width, roomy=roomy)
     if reasons is not None:
@@ -158,8 +187,8 @@ def _footer(
 
 
 def _pinned(rows: LadderRows, page: int) -> list[int]:
-    """The rows of what was drawn, and would be, where they are not among the first."""
+    """The rows of what was drawn, and would be, by rank, where they are not among the first."""
     candidates, was = rows.candidates, rows.was
     drawn = [candidates.draw.token_id, *([was.draw.token_id] if was is not None else [])]
     found = [candidates.row_of(token_id) for token_id in dict.fromkeys(drawn)]
-    return [row for row in found if row is not None and row >= page]
+    return sorted(row for row in found if row is not None and row >= page)

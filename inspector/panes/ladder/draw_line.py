@@ -22,6 +22,11 @@ def signed(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}".replace("-", "−").replace("inf", "∞")
 
 
+_LABEL = "draw "
+_NAMED = 16
+"""Stretches of the bar that may have a name on them, at most."""
+
+
 def draw_line(candidates: CandidateRows, *, tried: bool = False) -> DrawLine:
     """The draw on the survivors' cumulative distribution; ``tried``: it did not happen."""
     draw, known = candidates.draw, candidates.stretches()
@@ -29,11 +34,20 @@ def draw_line(candidates: CandidateRows, *, tried: bool = False) -> DrawLine:
     if draw.how is How.FORCED:
         # Nothing fell there: the record has the width of its stretch, not its place.
         stretch = candidates.place_of(draw.token_id)
-    return DrawLine(known.probs, stretch, draw.u, tried)
+    names = [_name(candidates, token_id) for token_id in known.ids[:_NAMED].tolist()]
+    return DrawLine(known.probs, stretch, draw.u, tried, names)
 
 
-def draw_words(draw: Draw, *, tried: bool = False) -> str:
-    """The draw in words."""
+def _name(candidates: CandidateRows, token_id: int) -> str:
+    """A token as it stands on the bar; nothing where its width on a terminal is not certain."""
+    row = candidates.row_of(token_id)
+    token = candidates[row].token if row is not None else None
+    name = "" if token is None else token_text(token).plain
+    return name if name.isascii() and name.isprintable() else ""
+
+
+def draw_words(draw: Draw, *, tried: bool = False, back: str = "b goes back") -> str:
+    """The draw in words; ``back`` says which keys lead away from a forced token."""
     if draw.u is not None:
         # Enough digits to tell the two ends apart.
         width = draw.high - draw.low
@@ -44,29 +58,41 @@ def draw_words(draw: Draw, *, tried: bool = False) -> str:
     if draw.how is How.GREEDY:
         would = "would be" if tried else "is"
         return f"greedy: no dice, the most likely {would} taken"
-    return f"forced: no dice, you chose it; its final p is {share(draw.high)}"
+    return f"forced; {back} · no dice, its final p is {share(draw.high)}"
 
 
 def draw_lines(
-    candidates: CandidateRows, width: int, *, roomy: bool, tried: bool = False
+    candidates: CandidateRows,
+    width: int,
+    *,
+    roomy: bool,
+    tried: bool = False,
+    back: str = "b goes back",
 ) -> list[Content]:
     """The cumulative bar: with ``u`` above it on two lines, or after the words on one."""
-    line, words = draw_line(candidates, tried=tried), draw_words(candidates.draw, tried=tried)
+    line = draw_line(candidates, tried=tried)
+    words = draw_words(candidates.draw, tried=tried, back=back)
     mark = _TRIED_MARK if tried else _MARK
     if not roomy:
         words = clip(words, max(0, width - 14))
         bar = line.bar(width - len(words) - 5, mark_u=True)
         return [Content.assemble(" ", (words, mark), " 0", bar, "1")]
-    cells = max(1, width - 3)
+    label = _LABEL if width >= 40 else ""
+    cells = max(1, width - 3 - len(label))
     at = line.u_cell(cells)
     if at is None:
-        above = f"  {clip(words, cells)}"
-    elif at + 2 + len(words) <= cells:
-        above = f"{' ' * (at + 2)}▼ {words}"
+        above = f"  {clip(words, width - 3)}"
     else:
-        words = clip(words, max(0, at + 1))
-        above = f"{' ' * max(0, at + 1 - len(words))}{words} ▼"
-    return [Content.styled(above, mark), Content.assemble(" 0", line.bar(cells), "1")]
+        at += 2 + len(label)
+        if max(at - 2, width - at - 2) < len(words) and candidates.draw.u is not None:
+            words = f"u {candidates.draw.u:.5f}"
+        if at + 2 + len(words) <= width:
+            above = f"{' ' * at}▼ {words}"
+        else:
+            words = clip(words, max(0, at - 1))
+            above = f"{' ' * max(0, at - 1 - len(words))}{words} ▼"
+    zero = Content.assemble(" ", (label, _MUTED), "0")
+    return [Content.styled(above, mark), zero + line.bar(cells) + "1"]
 
 
 def fate(candidate: CandidateRow, candidates: CandidateRows) -> str:

@@ -49,7 +49,7 @@ def value_of(stage: StageTrace, cells: int) -> str:
 def head_height(height: int, stages: Sequence[StageTrace]) -> int:
     """Lines above the rows in a pane of this height."""
     if height >= FULL:
-        return 6 if any(one.derived for one in stages) else 5
+        return 6 if any(map(_worked_out, stages)) else 5
     return 3 if height >= SHORT else 1
 
 
@@ -70,7 +70,6 @@ def head(
     candidates: CandidateRows, made: Plan, height: int, was: Sequence[StageTrace] | None = None
 ) -> list[Content]:
     """The lines above the rows in a pane of this height.
-    out from its dials), three or one.
 
     In a what-if, ``was`` are the stages of the record.
     """
@@ -134,9 +133,9 @@ def _figures(
             _left_and_cut(one, column.cells) for one, column in zip(shown, made.stages, strict=True)
         ]
         return [("tokens left −mass", total, both)]
-    counts, cells = [one.survivors for one in shown], [column.cells for column in made.stages]
+    cells = [column.cells for column in made.stages]
     figures = [
-        ("tokens left", total, [_count(*one) for one in zip(counts, cells, strict=True)]),
+        ("tokens left", total, [_left(*one) for one in zip(shown, cells, strict=True)]),
         (
             "mass removed",
             "",
@@ -148,13 +147,28 @@ def _figures(
             [_entropy(one.entropy, room) for one, room in zip(shown, cells, strict=True)],
         ),
     ]
-    if any(one.derived for one in candidates.stages):
-        worked_out = [derived_cell(one, room) for one, room in zip(shown, cells, strict=True)]
+    if any(map(_worked_out, candidates.stages)):
+        worked_out = [
+            derived_cell(one, room) if _worked_out(one) else ""
+            for one, room in zip(shown, cells, strict=True)
+        ]
         figures.append(("worked out", "", worked_out))
     return [
         (label, model, ["·" if one.off else text for one, text in zip(shown, line, strict=True)])
         for label, model, line in figures
     ]
+
+
+def _worked_out(stage: StageTrace) -> bool:
+    """True if the stage computed more than how many tokens tie at its border."""
+    return bool(stage.derived) and "equal" not in stage.derived
+
+
+def _left(stage: StageTrace, cells: int) -> str:
+    """``40``, or ``40 + 1 equal`` where a tie at the border is kept."""
+    if "equal" in stage.derived:
+        return derived_cell(stage, cells)
+    return _count(stage.survivors, cells)
 
 
 def _removed(mass: float, cells: int) -> str:
@@ -181,8 +195,8 @@ def _left_and_cut(stage: StageTrace, cells: int) -> str:
     if stage.off:
         return "·"
     count, mass = stage.survivors, stage.mass_removed
-    if not mass or isinstance(count, Interval):
-        return _count(count, cells)
+    if not mass or isinstance(count, Interval) or "equal" in stage.derived:
+        return _left(stage, cells)
     rough = f"{mass * 100:.1f}%" if mass >= 0.0005 else "<.1%"
     rougher = f"{mass * 100:.0f}%" if mass >= 0.005 else "<1%"
     variants = (

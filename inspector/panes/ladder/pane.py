@@ -71,7 +71,11 @@ likely than in the record.
 
     def picture(self, view: View, size: Size) -> Picture:
         ui = replace(self._ui, selected=self.selected, reasons=self.reasons.found)
-        found, self._ui = draw(view, size, ui), replace(ui, before=view.step)
+        found = draw(view, size, ui)
+        drawn = None
+        if isinstance(found.rows, LadderRows):
+            drawn = found.rows.candidates.row_of(found.rows.candidates.draw.token_id)
+        self._ui = replace(ui, before=view.step, drawn=drawn)
         self.reasons.want(found.wants)
         return found
 

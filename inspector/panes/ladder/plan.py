@@ -13,9 +13,10 @@ LOGPROB = 7
 FINAL = 2 + FIGURE
 CHANGE = 2
 """Cells of the sign that says how a what-if differs from the record, and a space."""
-_BAR, _LONGEST_BAR = 3, 20
-_LIVE = FIGURE + _BAR
-_TEXT, _ROOMY_TEXT = 10, 20
+_BAR, _LONGEST_BAR = 3, 24
+LIVE = FIGURE + _BAR
+"""Cells of a column with a figure and the shortest bar; a longer one has a space before it."""
+_TEXT, _ROOMY_TEXT = 10, 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,6 @@ class Plan:
     id: int
     logprob: int
     model: int
-    bar: int
-    """Cells of every bar, the same in all columns: only so do they compare."""
-    gap: bool
-    """True if there is a space between a figure and its bar."""
     stages: tuple[StageColumn, ...]
     before: int
     """Stages that lie to the left of those shown, and to the right."""
@@ -98,36 +95,36 @@ def plan(
     digits = max(4, len(str(max(1, (total or 0) - 1))))
     was = CHANGE + FINAL + 1 if tried else 0
     room = width - 1 - _TEXT - (FINAL + 1) - was
-    model = _LIVE if room >= 2 * (_LIVE + 1) else 0
-    room -= 2 * (_LIVE + 1) if model else 0  # for the model and one stage
+    model = LIVE if room >= 2 * (LIVE + 1) else 0
+    room -= 2 * (LIVE + 1) if model else 0  # for the model and one stage
     needs = [_needs(stage) for stage in stages] if model else []
     numbers = [("id", digits), ("logprob", LOGPROB), ("rank", digits)]
     kept = {"id": 0, "logprob": 0, "rank": 0}
-    # What a turned dial does to every stage is worth more than these.
-    reserved = sum(cells + 1 for cells in needs) - (_LIVE + 1) if tried and needs else 0
+    # What every stage does is worth more than these, which the selected row has below too.
+    reserved = sum(cells + 1 for cells in needs) - (LIVE + 1) if needs else 0
     for name, cells in reversed(numbers) if tried else numbers:
         if cells + 1 <= room - reserved:
             kept[name] = cells
             room -= cells + 1
-    room += _LIVE + 1 if model else 0
+    room += LIVE + 1 if model else 0
     first = max(0, min(first, _last_start(needs, room)))
     shown = _fitting(needs[first:], room)
     columns = tuple(StageColumn(first + at, needs[first + at]) for at in range(shown))
     spare = room - sum(column.cells + 1 for column in columns)
-    live = [column for column in columns if not stages[column.index].off]
+    last = next((one for one in reversed(columns) if not stages[one.index].off), None)
     text = _TEXT + (min(spare, _ROOMY_TEXT - _TEXT) if model else spare)
     spare -= text - _TEXT
-    grown = min(spare // (len(live) + 1), _LONGEST_BAR + 1 - _BAR)
-    spare -= grown * (len(live) + 1)
+    # The model's bars and the last stage's, which are of one length, so that they compare.
+    growing = bool(model) + (last is not None)
+    grown = min(spare // growing, _LONGEST_BAR + 1 - _BAR) if growing else 0
+    spare -= grown * growing
     return Plan(
         kept["rank"],
         kept["id"],
         kept["logprob"],
         model + grown if model else 0,
-        bar=_BAR + max(0, grown - 1),
-        gap=grown > 0,
         stages=tuple(
-            replace(column, cells=column.cells + grown) if column in live else column
+            replace(column, cells=column.cells + grown) if column is last else column
             for column in columns
         ),
         before=first,
@@ -139,7 +136,7 @@ def plan(
 
 def _needs(stage: StageTrace) -> int:
     # A stage that is off says so once, in its head.
-    return min(_LIVE, max(3, len(stage.name))) if stage.off else _LIVE
+    return min(LIVE, max(3, len(stage.name))) if stage.off else LIVE
 
 
 def _fitting(needs: Sequence[int], room: int) -> int:

@@ -13,7 +13,7 @@ from inspector.draw.cells import left, right, token_parts
 from inspector.draw.numbers import NOTHING
 from inspector.panes.ladder.draw_line import signed
 from inspector.panes.ladder.head import short_name
-from inspector.panes.ladder.plan import CHANGE, FINAL, Plan, StageColumn
+from inspector.panes.ladder.plan import CHANGE, FINAL, LIVE, Plan, StageColumn
 from inspector.state.candidates import CandidateRow, CandidateRows
 
 CUT, DRAWN, WOULD = "✂", "●", "○"
@@ -91,14 +91,12 @@ class LadderRows:
         return self._bar(candidate, column.index + 1, column.cells, drawn)
 
     def _bar(self, candidate: CandidateRow, level: int, cells: int, drawn: bool) -> Parts:
-        """Figure and bar. Every column's bars have the same length, so that they compare."""
-        largest, length = self.candidates.largest, self.plan.bar
-        probability = candidate.probs[level]
+        """Figure and bar; a bar that would be less than half an eighth of a cell is left out."""
+        largest, gap = self.candidates.largest, " " * (cells > LIVE)
+        probability, length = candidate.probs[level], cells - FIGURE - len(gap)
         figure = about(probability)
-        known = 0.0 if figure == NOTHING else probability
-        drawing = bar(known / largest if largest > 0 else 0.0, length).ljust(cells - FIGURE)
-        if self.plan.gap:
-            drawing = f" {drawing[:-1]}"
+        share_of = 0.0 if figure == NOTHING or largest <= 0 else probability / largest
+        drawing = gap + bar(share_of if share_of * length * 8 >= 0.5 else 0.0, length)
         mine = "$bar-drawn" if self.was is None else "$estimated"
         return [
             (figure.rjust(FIGURE), mine if drawn else ""),

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from textual.content import Content
 
 from engine.records.step import How, StepRecord, StopKind
-from engine.sampling.chain import SpecError
-from engine.sampling.stages.base import spelled
 from engine.text import visible, visible_bytes
 from inspector.draw.cells import clip, left, token_parts
 from inspector.draw.numbers import percent, plural
 from inspector.panes.tokens import Column, fitting
 from inspector.state.branches import Branches, Graph, Row
 from inspector.state.view import View
-from inspector.state.whatif import chain_of, values_of
+from inspector.state.whatif import turned_between
 
 CURSOR = "●"
 OTHER = "≠"
@@ -25,7 +22,6 @@ OTHER = "≠"
 _MUTED = "$title"
 _AHEAD = "$cut dim"
 _TEXT_AT_LEAST = 12
-_OFF = "off"
 
 HOW = Column("how", 10)
 PROB = Column("prob", 6, True)
@@ -83,24 +79,7 @@ def other_settings(view: View, head: int) -> tuple[str, ...]:
         return ()
     # Before the first token there is no other to compare with; what was there first will do.
     before = log.nodes.get(step.parent) or log.nodes[log.tree.children[step.parent][0]]
-    return _differences(before.chain_spec, before.preset, step.chain_spec, step.preset)
-
-
-@lru_cache(maxsize=256)
-def _differences(old: str, old_preset: str, new: str, new_preset: str) -> tuple[str, ...]:
-    if (old, old_preset) == (new, new_preset):
-        return ()
-    found = [f"preset {old_preset} → {new_preset}"] if old_preset != new_preset else []
-    try:
-        before, after = values_of(chain_of(old, old_preset)), values_of(chain_of(new, new_preset))
-    except SpecError:
-        return (*found, "chain")
-    for dial in dict.fromkeys((*before, *after)):
-        was, now = before.get(dial), after.get(dial)
-        if was != now:
-            words = [_OFF if one is None else visible(spelled(one)) for one in (was, now)]
-            found.append(f"{dial} {' → '.join(words)}")
-    return tuple(found) or ("order",)
+    return turned_between(before.chain_spec, before.preset, step.chain_spec, step.preset)
 
 
 def details(view: View, branches: Branches, row: Row) -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.geometry import Size
 
 from engine.records.events import DenseLogits, SettingsChanged
 from engine.records.vocabulary import Token, TokenKind, Vocabulary
@@ -16,6 +17,7 @@ from engine.sampling.chain import effective
 from engine.sampling.stages import StageContext
 from inspector.draw.bars import DrawLine, share
 from inspector.messages import NeedDense
+from inspector.panes.ladder.draw import draw
 from inspector.panes.ladder.draw_line import detail, draw_lines
 from inspector.panes.ladder.head import compact, head, short_name, value_of
 from inspector.panes.ladder.pane import LadderPane
@@ -24,6 +26,7 @@ from inspector.panes.ladder.rows import LadderRows, tail
 from inspector.state.candidates import CandidateRows, Recorded, Whole
 from inspector.state.rerun import candidates_of
 from inspector.state.view import RunLog, View
+from inspector.state.whatif import chain_of
 from inspector.widgets.line_view import Pane
 from tests.fake_runs import EIGHTHS, Host, picture, run, styles_at
 
@@ -76,12 +79,12 @@ def test_a_tall_ladder_at_75_cells() -> None:
     1    0   −0.69 50.0%█▉  74.9%██▊ 75.3%██▉ 80.0%███ ● 80.0% "a"
     2    1   −1.39 25.0%▉   18.7%▊   18.8%▊   20.0%▊     20.0% " b"
     3    2   −2.08 12.5%▌   4.68%▏   4.71%▏   ✂ top_p          "[/b]"
-    4    3   −2.77 6.25%▎   1.17%▏   1.18%▏   ✂ top_p          "␛[2J"
-    5    4   −3.47 3.12%▏   0.29%▏   ✂ top_k                   "日本"
-    6    5   −3.47 3.12%▏   0.29%▏   ✂ top_k                   "<U+202E>"
+    4    3   −2.77 6.25%▎   1.17%    1.18%    ✂ top_p          "␛[2J"
+    5    4   −3.47 3.12%▏   0.29%    ✂ top_k                   "日本"
+    6    5   −3.47 3.12%▏   0.29%    ✂ top_k                   "<U+202E>"
  all 6 ids
-                           ▼ u 0.35141 in [0.00000, 0.80000)
- 0██████████████████████████████████████████████████████████▃▃▃▃▃▃▃▃▃▃▃▃▃▃1
+                              ▼ u 0.35141 in [0.00000, 0.80000)
+ draw 0█"a"██████████████████████████████████████████████████▃" b"▃▃▃▃▃▃▃▃1
  rank 1 · id 0 · survives · "a"
  raw logit −0.6931 · logprob −0.6931 · final p 0.8
 """
@@ -97,11 +100,11 @@ def test_a_short_ladder_has_a_line_for_three() -> None:
     1    0   −0.69 50.0%█▉  74.9%██▊ 75.3%██▉ 80.0%███ ● 80.0% "a"
     2    1   −1.39 25.0%▉   18.7%▊   18.8%▊   20.0%▊     20.0% " b"
     3    2   −2.08 12.5%▌   4.68%▏   4.71%▏   ✂ top_p          "[/b]"
-    4    3   −2.77 6.25%▎   1.17%▏   1.18%▏   ✂ top_p          "␛[2J"
-    5    4   −3.47 3.12%▏   0.29%▏   ✂ top_k                   "日本"
-    6    5   −3.47 3.12%▏   0.29%▏   ✂ top_k                   "<U+202E>"
+    4    3   −2.77 6.25%▎   1.17%    1.18%    ✂ top_p          "␛[2J"
+    5    4   −3.47 3.12%▏   0.29%    ✂ top_k                   "日本"
+    6    5   −3.47 3.12%▏   0.29%    ✂ top_k                   "<U+202E>"
  all 6 ids
- u 0.35141 in [0.00000, 0.80000) 0█████████████▼█████████████████▃▃▃▃▃▃▃▃1
+ u 0.35141 in [0.00000, 0.80000) 0█"a"█████████▼█████████████████▃" b"▃▃▃1
  rank 4 · logit −2.7726 · logprob −2.7726 · final p 0 · cut by top_p=0.9
 """
     )
@@ -120,7 +123,7 @@ def test_greedy_has_no_dice() -> None:
     5    4   −3.47 3.12%▏   ✂ temp                             "日本"
     6    5   −3.47 3.12%▏   ✂ temp                             "<U+202E>"
  all 6 ids
- greedy: no dice, the most likely is taken 0█████████████████████████████1
+ greedy: no dice, the most likely is taken 0█"a"█████████████████████████1
  rank 1 · logit −0.6931 · logprob −0.6931 · final p 1 · survives · "a"
 """
     )
@@ -132,11 +135,11 @@ def test_a_forced_token_keeps_its_mark_where_a_stage_had_cut_it() -> None:
         picture_.splitlines()[-7:]
         == look(
             """
-    5    4   −3.47 3.12%▏   0.29%▏   ✂ top_k                   "日本"
-    6    5   −3.47 3.12%▏   0.29%▏   ✂ top_k           ●    0% "<U+202E>"
+    5    4   −3.47 3.12%▏   0.29%    ✂ top_k                   "日本"
+    6    5   −3.47 3.12%▏   0.29%    ✂ top_k           ●    0% "<U+202E>"
  all 6 ids
-  forced: no dice, you chose it; its final p is 0%
- 0▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▃▃▃▃▃▃▃▃▃▃▃▃▃▃1
+  forced; b goes back · no dice, its final p is 0%
+ draw 0▆"a"▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▃" b"▃▃▃▃▃▃▃▃1
  rank 6 · id 5 · cut by top_k=4 (stage 2) · "<U+202E>"
  raw logit −3.4657 · logprob −3.4657 · final p 0
 """
@@ -146,7 +149,7 @@ def test_a_forced_token_keeps_its_mark_where_a_stage_had_cut_it() -> None:
 
 def test_a_forced_survivor_is_where_it_would_have_been_drawn() -> None:
     line = drawn(run(TOKENS, spec=SHARP, forces=[1]), 45, 20).splitlines()[-3]
-    assert line == " 0▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆████████1"
+    assert line == ' draw 0▆"a"▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆█" b"██1'
 
 
 def test_stages_that_are_off_say_so_and_take_little_room() -> None:
@@ -169,39 +172,39 @@ def test_stages_that_are_off_say_so_and_take_little_room() -> None:
 
 def test_stages_out_of_sight_are_counted_and_can_be_scrolled_to() -> None:
     view = run(TOKENS, spec=MANY)
-    first = drawn(view, 75, 20).splitlines()
-    assert first[0] == " rank   id     raw model    temp     top_k    top_p    drawn   text"
-    assert first[1] == "           logprob raw p    0.8      5        0.95     final p +3 stages▸"
+    first = drawn(view, 56, 20).splitlines()
+    assert first[0] == " model    temp     top_k    top_p    drawn   text"
+    assert first[1] == " raw p    0.8      5        0.95     final p +3 stages▸"
     # What cut a token is told in the last column where the stage's own is out of sight.
-    assert first[9] == '    4    3   −2.77 6.25%▎   4.29%▎   4.29%▎   4.45%▎   ✂ min_p "␛[2J"'
+    assert first[9] == ' 6.25%▎   4.29%▎   4.29%▎   4.45%▎   ✂ min_p "␛[2J"'
     assert (
-        drawn(view, 75, 20, first=2).splitlines()[:10]
+        drawn(view, 75, 20, first=1).splitlines()[:10]
         == look(
             """
- rank   id     raw model    top_p    min_p    typical  drawn   text
-           logprob raw p    0.95     0.1      0.95     final p +1 stages▸
-       tokens left 6        4        3        3                ◂+2 stages
-      mass removed          −3.60%   −4.45%   0
-     entropy, nats 1.34     1.03     0.89     0.89
-        worked out                   p≥0.0598 H±1.313
-    1    0   −0.69 50.0%██▍ 59.8%██▉ 62.6%███ 62.6%███ ● 62.6% "a"
-    2    1   −1.39 25.0%█▎  25.2%█▎  26.3%█▎  26.3%█▎    26.3% " b"
-    3    2   −2.08 12.5%▋   10.6%▌   11.1%▌   11.1%▌     11.1% "[/b]"
-    4    3   −2.77 6.25%▎   4.45%▎   ✂ min_p                   "␛[2J"
+ model    top_k    top_p    min_p    typical  epsilon  drawn   text
+ raw p    5        0.95     0.1      0.95     0.01     final p ◂+1 stages
+ 6        6        4        3        3        3                left
+          0        −3.60%   −4.45%   0        0                cut
+ 1.34     1.17     1.03     0.89     0.89     0.89             nats
+                            p≥0.0598 H±1.313                   used
+ 50.0%██▍ 57.7%██▊ 59.8%██▉ 62.6%███ 62.6%███ 62.6%███ ● 62.6% "a"
+ 25.0%█▎  24.2%█▏  25.2%█▎  26.3%█▎  26.3%█▎  26.3%█▎    26.3% " b"
+ 12.5%▋   10.2%▌   10.6%▌   11.1%▌   11.1%▌   11.1%▌     11.1% "[/b]"
+ 6.25%▎   4.29%▎   4.45%▎   ✂ min_p                            "␛[2J"
 """
         ).splitlines()
     )
-    assert drawn(view, 75, 20, first=99) == drawn(view, 75, 20, first=3)
+    assert drawn(view, 75, 20, first=99) == drawn(view, 75, 20, first=1)
 
 
-def test_a_wide_ladder_shows_all_stages_with_bars_of_one_length() -> None:
+def test_on_a_wide_ladder_the_models_bars_and_the_last_stages_take_the_spare_width() -> None:
     candidates, rows = lines_of(run(TOKENS, spec=MANY), 156)
     assert [column.index for column in rows.plan.stages] == [0, 1, 2, 3, 4, 5]
     assert rows.plan.before == rows.plan.after == 0
-    assert len({column.cells for column in rows.plan.stages} | {rows.plan.model}) == 1
+    assert [column.cells for column in rows.plan.stages] == [8, 8, 8, 8, 8, rows.plan.model]
     assert rows[0].plain.rstrip() == (
-        "    1    0   −0.69 50.0% ██████▍  57.7% ███████▍ 57.7% ███████▍ 59.8% ███████▋ "
-        '62.6% ████████ 62.6% ████████ 62.6% ████████ ● 62.6% "a"'
+        "    1    0   −0.69 50.0% ███████████████████▏     57.7%██▊ 57.7%██▊ 59.8%██▉ 62.6%███ "
+        '62.6%███ 62.6% ████████████████████████ ● 62.6% "a"'
     )
     assert candidates.largest == pytest.approx(0.626086)
 
@@ -226,7 +229,7 @@ def test_ids_that_the_model_rules_out_and_unused_ids() -> None:
     assert drawn(view, 75, 12, row=6).splitlines()[-4:] == [
         "    7    6      −∞ ✂ model                                     <unused 6>",
         " all 7 ids; unused: 1, with 0% of the raw mass",
-        " u 0.21186 in [0.00000, 0.80000) 0████████▼██████████████████████▃▃▃▃▃▃▃▃1",
+        ' u 0.21186 in [0.00000, 0.80000) 0█"a"████▼██████████████████████▃" b"▃▃▃1',
         " rank 7 · logit −∞ · logprob −∞ · final p 0 · ruled out by the model",
     ]
     view = run(tokens, [0.25, 0.25, 0.125, 0.125, 0.125, 0.0625, 0.0625], spec=SHARP, dense=True)
@@ -242,7 +245,8 @@ def test_a_token_whose_name_is_not_known_is_an_id() -> None:
         "101",
         "100",
         "−5.30",
-        "0.50%███",
+        "0.50%",
+        "██████",
         "·",
         "·",
         "·",
@@ -250,6 +254,58 @@ def test_a_token_whose_name_is_not_known_is_an_id() -> None:
         "…",
     ]
     assert candidates[100].token is None
+
+
+# --- what holds now -------------------------------------------------------------------------
+
+
+def test_no_sliver_where_a_bar_would_be_less_than_half_an_eighth() -> None:
+    """Issue 11, 2: 1.17% of 80% on three cells is 0.35 eighths; 3.12% is 0.94."""
+    _, rows = lines_of(run(TOKENS, spec=SHARP), 56)
+    assert rows[3].plain.startswith(" 6.25%▎   1.17%    1.18%    ")
+    assert rows[4].plain.startswith(" 3.12%▏   0.29%    ")
+
+
+def test_a_tie_that_is_kept_is_counted_apart() -> None:
+    """A8: transformers' top-k keeps what ties with the k-th: 5 and 6 have one probability."""
+    settings = effective("hf", {"top_k": 5, "temperature": 0.9})
+    logits = np.log(np.array([0.5, 0.25, 0.1, 0.05, 0.04, 0.04, 0.02]))
+    ladder = settings.chain.run(logits, StageContext())
+    draw = settings.chain.choose(ladder, StageContext())
+    whole = Whole(ladder, draw, lambda token_id: Token(token_id, b"w"))
+    for height, line in ((20, 2), (12, 2)):
+        words = head(whole, plan(75, whole.stages, 7), height)[line].plain
+        assert "5+1eq" in words or "5 + 1 eq" in words
+    assert len(head(whole, plan(75, whole.stages, 7), 20)) == 5
+
+
+@pytest.mark.parametrize("spec", [SHARP, MANY])
+def test_a_wide_screens_ladder_hides_no_stage_that_a_small_ones_shows(spec: str) -> None:
+    """F20: the guide's three stages at 120x36 (56 cells) as at 80x24 (75 cells)."""
+    _, wide = lines_of(run(TOKENS, spec=SHARP), 56)
+    _, small = lines_of(run(TOKENS, spec=SHARP), 75)
+    assert len(wide.plan.stages) == len(small.plan.stages) == 3
+
+
+def test_the_header_says_what_holds_for_the_next_token() -> None:
+    view = run(TOKENS, spec=SHARP, seed=2)
+    size = Size(75, 20)
+    assert "next token" not in draw(view, size).header[0].plain
+    applied = effective("guide", {}, spec="temperature=1.5 > top_k=4 > top_p=0.9")
+    view.log.add(SettingsChanged("guide", applied.spec, 0, applied.dials))
+    assert draw(view, size).header[0].plain == (
+        " this token as below · next token: temperature 0.5 → 1.5"
+    )
+
+
+def test_the_header_says_what_the_recorded_next_token_was_drawn_with() -> None:
+    view = run(TOKENS, spec=SHARP, forces=[None, None])
+    last = view.log.nodes[2]
+    view.log.add(replace(last, chain_spec="temperature=0.5 > top_k=2 > top_p=0.9"))
+    lines = draw(View(view.log, 1), Size(75, 20)).header
+    assert lines[0].plain == " this token as below · next token: top_k 4 → 2"
+    # At the tip nothing else is set.
+    assert "next token: top_k 2 → 4" in draw(View(view.log, 2), Size(75, 20)).header[0].plain
 
 
 # --- beyond the record ------------------------------------------------------------------------
@@ -264,7 +320,8 @@ def test_what_the_record_does_not_hold_is_said_and_the_drawn_row_is_there() -> N
         "151",
         "150",
         "−5.30",
-        "0.50%███",
+        "0.50%",
+        "██████",
         "·",
         "·",
         "·",
@@ -324,7 +381,7 @@ def test_a_whole_vocabulary_has_a_row_an_id_made_when_asked_for() -> None:
     assert last.token_id == int(np.argmin(view.dense.logits))  # type: ignore[union-attr]
     assert last.rank == 151_936
     assert list(candidates._chunks) == [151_935 // 64]
-    assert rows[151_935].plain.startswith(f" 151936 {last.token_id:>6}")
+    assert rows[151_935].plain.startswith(f" {last.token_id:>6}")
 
 
 def test_the_whole_ladder_agrees_with_the_record() -> None:
@@ -523,15 +580,62 @@ async def test_the_drawn_row_is_pinned_when_it_is_not_among_the_first() -> None:
     async with app.run_test(size=(76, 12)) as pilot:
         await pilot.pause()
         lines = app.screen_lines()
-        assert lines[3].startswith("▸   1    0")
+        assert lines[3].startswith("    1    0")
         assert lines[8].startswith("    6    5")
-        assert lines[9].split()[:2] == ["151", "150"]
+        assert lines[9].split()[:3] == ["▸", "151", "150"]
         assert "●" in lines[9]
         app.pane.show(run([f"w{index}" for index in range(200)], FLAT, forces=[4]))
         await pilot.pause()
         lines = app.screen_lines()
         assert lines[7].startswith("▸   5    4")
         assert lines[9].startswith("    7    6")
+
+
+async def test_the_cursor_follows_the_drawn_token_until_it_is_moved_and_again_at_the_next_step() -> (
+    None
+):
+    """Issue 11, 2."""
+    pane = LadderPane()
+    view = run(TOKENS, forces=[4, 2, 5])
+    app = Host(pane, View(view.log, 1))
+    async with app.run_test(size=(76, 20)) as pilot:
+        await pilot.pause()
+        assert pane.token_id_of(pane.selected) == 4
+        await pilot.press("up")
+        app.pane.show(View(view.log, 1))
+        assert pane.token_id_of(pane.selected) == 3
+        app.pane.show(View(view.log, 2))
+        assert pane.token_id_of(pane.selected) == 2
+        # Another chain, tried there, draws another token.
+        app.pane.show(View(view.log, 2, chain_of("temperature=0 >", "guide")))
+        assert pane.token_id_of(pane.selected) == 0
+
+
+@pytest.mark.parametrize("forks", [(), ((0, 1),)])
+def test_a_forced_token_says_which_keys_go_back(forks: tuple[tuple[int, int], ...]) -> None:
+    """F3."""
+    view = run(TOKENS, spec=SHARP, forces=[5], forks=forks)
+    words = "\n".join(line.plain for line in draw(View(view.log, 1), Size(75, 20)).footer)
+    assert ("forced; b and h go back" if forks else "forced; b goes back") in words
+
+
+async def test_a_click_selects_and_a_double_click_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F3: a later click on the row that is selected already does nothing."""
+    monkeypatch.setattr("inspector.panes.ladder.reasons._PAUSE_S", 60.0)
+    pane = LadderPane()
+    app = Host(pane, run(TOKENS, spec=SHARP))
+    async with app.run_test(size=(76, 20)) as pilot:
+        await pilot.click(pane, offset=(30, 8))
+        await pilot.pause()
+        chosen = pane.selected
+        await pilot.click(pane, offset=(30, 8))
+        await pilot.pause()
+        assert (pane.selected, app.posted) == (chosen, [])
+        await pilot.click(pane, offset=(30, 8), times=2)
+        await pilot.pause()
+        (message,) = app.posted
+        assert isinstance(message, Pane.Chosen)
+        assert message.row == chosen
 
 
 async def test_the_end_of_the_record_asks_for_the_rest_once(
@@ -582,7 +686,8 @@ async def test_enter_chooses_the_selected_token(monkeypatch: pytest.MonkeyPatch)
 
 async def test_brackets_scroll_the_stages() -> None:
     app = Host(LadderPane(), run(TOKENS, spec=MANY))
-    async with app.run_test(size=(76, 20)) as pilot:
+    async with app.run_test(size=(57, 20)) as pilot:
+        assert "+3 stages▸" in app.screen_lines()[1]
         await pilot.press("right_square_bracket")
         assert "top_k" in app.screen_lines()[0]
         assert "◂+1 stages" in app.screen_lines()[2]

@@ -10,6 +10,7 @@ from textual.geometry import Size
 from textual.pilot import Pilot
 
 from engine.records.events import RunState, StateChanged
+from engine.records.partial import Interval
 from engine.records.step import Draw, How
 from engine.records.vocabulary import Token
 from inspector.draw.bars import DrawLine, about
@@ -81,8 +82,8 @@ async def test_what_is_tried_stands_beside_what_was() -> None:
  all 6 ids
 
 
-                          ▼ the same u 0.35141 in [0.00000, 0.35579)
- 0▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▆▆▆▆▆▆▆▆▆▆▆▆▆▃▃▃▃▃▃▃▃▃▆▆▆▆▆▆1
+                              ▼ the same u 0.35141 in [0.00000, 0.35579)
+ draw 0▓"a"▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓" b"▃▃▃▃▃▃▃▃▃▃▃▃▆"[/b]"▆▆▆▆▆▃▃▃▃▃▃▃▃▆▆▆▆▆▆1
  rank 1 · id 0 · survives · "a"
  raw logit −0.6931 · logprob −0.6931 · final p 0.355788
  u 0.3514: 0.0044 from " b" above
@@ -116,6 +117,17 @@ async def test_the_rows_of_what_was_drawn_and_would_be_are_pinned() -> None:
     assert pinned[0].split()[0] != pinned[1].split()[0] == "151"
 
 
+def test_pinned_rows_stand_in_the_order_of_their_ranks() -> None:
+    """F19: what was drawn, of rank 11, comes before what would be, of a higher one."""
+    words = [f"w{index}" for index in range(200)]
+    view = run_of(words, [1 / 200] * 200, forces=[10], seed=3, dense=True)
+    found = draw(tried(view, "temperature=1 > top_k=0 > top_p=0.5"), Size(80, 12))
+    assert list(found.pinned) == sorted(found.pinned)
+    assert found.pinned[0] == 10
+    assert "●" in found.footer[0].plain
+    assert "○" in found.footer[1].plain
+
+
 async def test_without_the_tail_the_record_stays_and_the_title_says_why() -> None:
     words = [f"w{index}" for index in range(200)]
     view = run_of(words, [1 / 200] * 200, spec="temperature=1 > top_k=30")
@@ -142,14 +154,14 @@ async def test_from_the_record_alone_figures_are_as_exact_as_they_are() -> None:
 
 
 def test_figures_that_are_not_settled() -> None:
-    assert about(0.5, 0.0) == "50.0%"
-    assert about(0.5, 0.0001) == "50.0%"
-    assert about(0.5, 0.004) == "~50%"
-    assert about(0.5, 0.02) == "—"
-    assert about(0.0123, 0.0004) == "~1.2%"
+    assert about(0.5) == "50.0%"
+    assert about(Interval(0.4999, 0.5001)) == "50.0%"
+    assert about(Interval(0.496, 0.504)) == "~50%"
+    assert about(Interval(0.48, 0.52)) == "—"
+    assert about(Interval(0.0119, 0.0127)) == "~1.2%"
     for probability in np.linspace(0.02, 0.98, 97):
         for slack in (0.0, 1e-6, 1e-4, 1e-3, 0.01, 0.02):
-            assert len(about(float(probability), slack)) <= 5
+            assert len(about(Interval.of(probability - slack, probability + slack))) <= 5
 
 
 async def test_while_the_engine_runs_the_record_is_shown() -> None:

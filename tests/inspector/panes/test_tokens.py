@@ -136,7 +136,7 @@ def test_rows_are_made_when_asked_for() -> None:
     assert Counted.reads == 1
 
 
-async def test_enter_and_a_second_click_go_to_the_rows_node() -> None:
+async def test_enter_and_a_double_click_go_to_the_rows_node() -> None:
     app = Host(TokensPane(), some())
     async with app.run_test(size=(76, 12)) as pilot:
         await pilot.pause()
@@ -148,7 +148,7 @@ async def test_enter_and_a_second_click_go_to_the_rows_node() -> None:
         await pilot.pause()
         assert app.pane.selected == 3
         assert len(app.posted) == 1
-        await pilot.click(app.pane, offset=(20, 4))
+        await pilot.click(app.pane, offset=(20, 4), times=2)
         await pilot.press("home", "enter")
         await pilot.pause()
         assert [message.node for message in app.posted if isinstance(message, GoTo)] == [4, 2, 0]

@@ -78,7 +78,7 @@ async def test_the_row_of_the_cursor_is_followed_when_it_moves_and_only_then() -
         assert any("row 7" in line for line in app.screen_lines())
 
 
-async def test_a_click_selects_and_a_second_one_chooses() -> None:
+async def test_a_click_selects_and_a_double_click_chooses() -> None:
     app = host()
     async with app.run_test(size=(13, 6)) as pilot:
         await pilot.press("home")
@@ -87,7 +87,7 @@ async def test_a_click_selects_and_a_second_one_chooses() -> None:
         await pilot.pause()
         assert app.pane.selected == 1
         assert app.posted == []
-        await pilot.click(app.pane, offset=(2, 2))
+        await pilot.click(app.pane, offset=(2, 2), times=2)
         await pilot.press("enter")
         await pilot.pause()
         assert [type(message) for message in app.posted] == [Pane.Chosen] * 2
