@@ -52,7 +52,7 @@ class DrawLine:
     u: float | None
     tried: bool = False
     names: Sequence[str] = ()
-    """What to write on the first stretches, where they are wide enough; each a cell a character."""
+    """Words for the first stretches, written where they fit; a cell a character."""
 
     def u_cell(self, cells: int) -> int | None:
         """The cell that ``u`` falls in."""
