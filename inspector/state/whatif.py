@@ -141,14 +141,36 @@ def shifted(chain: Chain, name: str, by: int) -> Chain:
 
 
 def as_recorded(chain: Chain, recorded: Chain, name: str) -> Chain:
-    """The chain with one stage as the record has it: its values, its place, or its absence."""
+    """The chain with one stage as the record has it: its values, its place, or its absence.
+
+    One that was not moved stays in its place, whatever stages were put in or moved around it.
+    """
     stage = stage_in(recorded, name)
     rest = without(chain, name)
     if stage is None:
         return rest
+    if stage_in(chain, name) is not None and not _moved(chain, recorded, name):
+        return _with(rest, stage, _index(chain, name))
     before = {one.name for one in recorded.stages[: _index(recorded, name)]}
     at = max((1 + i for i, one in enumerate(rest.stages) if one.name in before), default=0)
     return _with(rest, stage, at)
+
+
+def _moved(chain: Chain, recorded: Chain, name: str) -> bool:
+    """True if as many stages are in their old order without this one as with it."""
+    old = {one.name: place for place, one in enumerate(recorded.stages)}
+    places = [old[one.name] for one in chain.stages if one.name in old]
+    others = [place for place in places if place != old[name]]
+    return _longest_rise(others) == _longest_rise(places)
+
+
+def _longest_rise(places: list[int]) -> int:
+    """Length of the longest rising subsequence."""
+    lengths: list[int] = []
+    for at, place in enumerate(places):
+        below = [n for n, before in zip(lengths, places[:at], strict=True) if before < place]
+        lengths.append(1 + max(below, default=0))
+    return max(lengths, default=0)
 
 
 def _with(chain: Chain, stage: Stage, at: int) -> Chain:

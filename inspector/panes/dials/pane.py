@@ -15,13 +15,21 @@ from textual.events import Blur, Key, Paste
 from textual.geometry import Size
 
 from engine.sampling.chain import PRESETS, Chain
-from engine.sampling.stages import DIALS, STAGES, Value
+from engine.sampling.stages import STAGES, Value
 from inspector import keys
 from inspector.draw.numbers import cut, muted
 from inspector.messages import Try
 from inspector.modal import modal_open
-from inspector.panes.dials.rows import DialRow, DialTable, chain_in, columns, stage_line, titles
-from inspector.panes.dials.scales import moved, scale_of, value_at
+from inspector.panes.dials.rows import (
+    Columns,
+    DialRow,
+    DialTable,
+    chain_in,
+    columns,
+    stage_line,
+    titles,
+)
+from inspector.panes.dials.scales import moved, scale_of, started, value_at
 from inspector.panes.dials.words import dial_words, hints, outcome, stage_words
 from inspector.state.view import View
 from inspector.state.whatif import (
@@ -83,6 +91,7 @@ def draw(view: View, size: Size, ui: DialsUI = DialsUI()) -> Picture:
         header if height >= _TALL else (),
         footer[: 1 + (height >= _LOW) + (height >= _TALL)],
         subtitle="" if chain is None else f"{chain.preset}: {PRESETS[chain.preset].title}",
+        follow=ui.selected,
         tries=hypothetical(view),
         wants=[DENSE],
     )
@@ -159,8 +168,19 @@ in use that nobody asked for.
         super().select(row)
 
     def clicked(self, row: int, x: int) -> None:
+        at = columns(self.scrollable_content_region.width)
+        if self._typed is not None:
+            pointed = DialTable.of(self.view).at(row)
+            if row == self.selected and at.value_at <= x < self._editor_end(at):
+                return
+            # What is written counts, as with enter; its stage may be put in above this row.
+            self._written(self._typed)
+            if self._typed is not None or pointed is None:
+                self.rebuild()
+                return
+            row = DialTable.of(self.view).line_of(pointed.dial.name) or 0
         self.select(row)
-        at, chosen = columns(self.scrollable_content_region.width), self._row
+        chosen = self._row
         if self._stages is not None or chosen is None:
             if self._stages is not None:
                 self.action_choose()
@@ -187,7 +207,7 @@ in use that nobody asked for.
         if not row.dial.numeric:
             self.action_choose()
         elif stage_in(chain, row.stage) is None:
-            self._turn_to(row, _start(row))
+            self._turn_to(row, started(row.dial, row.value, row.was, steps, far=far))
         else:
             self._turn_to(row, moved(row.dial, row.value, steps, far=far))
 
@@ -277,6 +297,11 @@ in use that nobody asked for.
 
     # --- writing a value ----------------------------------------------------------------------
 
+    def _editor_end(self, at: Columns) -> int:
+        """The cell after the text that is being written."""
+        row = self._row
+        return at.value_at + at.editor(row.dial) if row is not None else at.value_at
+
     def _stop_writing(self) -> None:
         self._typed, self._error = None, ""
 
@@ -322,10 +347,3 @@ in use that nobody asked for.
         self._try(lambda: turned(chain, row.dial.name, parsed(row.dial.name, text, vocabulary)))
         if not self._error:
             self._typed = None
-
-
-def _start(row: DialRow) -> float | int:
-    """The value at which a dial that was off begins: that of the record, or one people use."""
-    if row.was is not None and isinstance(row.was, int | float):
-        return row.was
-    return scale_of(DIALS[row.dial.name][1]).start

@@ -180,6 +180,10 @@ class Columns:
     def track_at(self) -> int:
         return self.plus + 2
 
+    def editor(self, dial: Dial) -> int:
+        """Cells of a value that is being written: a text has the track's as well."""
+        return self.value if dial.numeric else self.value + 2 * self.buttons + self.track
+
 
 def columns(width: int) -> Columns:
     """The columns at a width: the name and the value first, then who set it, then the rest."""
@@ -211,7 +215,7 @@ def dial_line(row: DialRow, at: Columns, typed: str | None = None) -> Content:
         minus = "  "
     parts.append((minus, _MUTED))
     if typed is not None:
-        room = at.value if row.dial.numeric else at.value + 2 * at.buttons + at.track
+        room = at.editor(row.dial)
         parts.append((left(f"{visible(typed)[-(room - 1) :]}▏", room), "reverse"))
         if not row.dial.numeric:
             return Content.assemble(*parts)

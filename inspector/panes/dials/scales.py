@@ -37,6 +37,19 @@ def moved(dial: Dial, value: Value, steps: int, *, far: bool = False) -> Value:
     return _nearest(dial, value + steps * (scale.leap if far else scale.step))
 
 
+def started(dial: Dial, value: Value, was: Value | None, steps: int, *, far: bool = False) -> Value:
+    """The value to which a press turns a dial that was off at ``value``.
+
+    That of the record; one people use, if it lies that way; else a step from where it is.
+    """
+    if was is not None:
+        return was
+    start = scale_of(dial).start
+    if not isinstance(value, int | float) or value == dial.apart:
+        return start
+    return start if (start - value) * steps > 0 else moved(dial, value, steps, far=far)
+
+
 def share_of(dial: Dial, value: Value) -> float | None:
     """Place of a value on its track, from 0 to 1; None where it has none."""
     if not isinstance(value, int | float) or not dial.numeric or value == dial.apart:

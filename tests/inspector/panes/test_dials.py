@@ -13,10 +13,10 @@ from engine.sampling.chain import effective
 from engine.sampling.stages import DIALS
 from inspector.messages import Try
 from inspector.panes.dials.pane import DialsPane
-from inspector.panes.dials.rows import Sign, columns, dial_line, dial_rows
-from inspector.panes.dials.scales import moved, scale_of, share_of, track, value_at
+from inspector.panes.dials.rows import DialTable, Sign, columns, dial_line, dial_rows
+from inspector.panes.dials.scales import moved, scale_of, share_of, started, track, value_at
 from inspector.state.view import RunLog, View
-from inspector.state.whatif import chain_of, recorded_chain
+from inspector.state.whatif import chain_of, recorded_chain, value_in, values_of
 from inspector.widgets.picture import DENSE
 from tests.fake_runs import Host, run
 
@@ -311,6 +311,66 @@ async def test_clicks_turn_choose_and_write() -> None:
         await pilot.press("1", "enter")
         await pilot.pause()
         assert app.spec == "temperature=1 > top_k=5 > top_p=0.5"
+
+
+# --- F16 --------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from(sorted(DIALS)), st.sampled_from([-1, 1]), st.booleans())
+def test_f16_minus_never_raises_and_plus_never_lowers_a_dial_that_is_off(
+    name: str, steps: int, far: bool
+) -> None:
+    """F16: ``-`` on frequency_penalty at 0 gave +0.5."""
+    dial = DIALS[name][1]
+    if dial.numeric and isinstance(dial.off, int | float) and dial.off != dial.apart:
+        found = started(dial, dial.off, None, steps, far=far)
+        assert isinstance(found, int | float)
+        assert (found - dial.off) * steps >= 0
+        assert dial.check(found) == found
+
+
+async def test_f16_minus_on_an_off_frequency_penalty_goes_below_0() -> None:
+    app = Bench(sharp())
+    async with app.run_test(size=(76, 15)) as pilot:
+        app.dials.select(DialTable.of(app.view).line_of("frequency_penalty") or 0)
+        app.dials.turn(-1)
+        await pilot.pause()
+        assert app.view.what_if is not None
+        assert value_in(app.view.what_if, "frequency_penalty") == -0.1
+
+
+async def test_f16_the_selected_dial_stays_on_screen_when_its_stage_is_put_in() -> None:
+    """F16: a dial from far below goes up to the chain, and the pane with it."""
+    app = Bench(sharp())
+    async with app.run_test(size=(76, 9)) as pilot:
+        await pilot.press("end", *["up"] * 2)
+        chosen = [line for line in app.screen_lines() if line.startswith("▸")]
+        assert "mirostat_tau" in chosen[0]
+        app.dials.turn(1)
+        await pilot.pause()
+        assert "mirostat_tau" in "".join(
+            line for line in app.screen_lines() if line.startswith("▸")
+        )
+
+
+async def test_f16_a_click_on_plus_while_a_value_is_written_turns_the_dial_that_was_clicked() -> (
+    None
+):
+    """F16: the value that was written counts, and its stage, put in above, moves no button."""
+    app = Bench(sharp())
+    async with app.run_test(size=(78, 17)) as pilot:
+        at = columns(app.pane.scrollable_content_region.width)
+        app.dials.select(DialTable.of(app.view).line_of("min_new_tokens") or 0)
+        await pilot.press("3")
+        await pilot.click(offset=(at.plus, 1 + (DialTable.of(app.view).line_of("top_k") or 0)))
+        await pilot.pause()
+        assert app.view.what_if is not None
+        found = values_of(app.view.what_if)
+        assert found == {"min_new_tokens": 3, "temperature": 0.5, "top_k": 5, "top_p": 0.9}
+        await pilot.press("2")
+        await pilot.click(offset=(at.plus, 1 + app.pane.selected))
+        await pilot.pause()
+        assert value_in(app.view.what_if, "top_k") == 3
 
 
 # --- rows -------------------------------------------------------------------------------------

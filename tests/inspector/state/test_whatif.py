@@ -77,6 +77,20 @@ def test_stages_move_as_far_as_the_chain_goes() -> None:
     assert shifted(chain(), "min_p", 1) == chain()
 
 
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        (f"min_p=0.1 > {DEFAULT}", "temperature"),
+        ("top_p=0.95 > temperature=0.8 > top_k=40", "temperature"),
+        ("top_p=0.95 > temperature=0.8 > top_k=40", "top_k"),
+        ("temperature=0.8 > min_p=0.1 > top_k=40 > top_p=0.95", "top_k"),
+    ],
+)
+def test_f16_a_stage_that_nobody_moved_is_as_recorded_where_it_is(changed: str, name: str) -> None:
+    """F16: ``0`` on an untouched dial moved its stage in the chain."""
+    assert as_recorded(chain(changed), chain(), name).spec == changed
+
+
 def test_every_change_can_be_taken_back() -> None:
     base = chain()
     for changed, name in (
