@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from textual.content import Content
 
 from engine.commands import Step, Submit
-from engine.records.step import StepRecord, TopTable
+from engine.records.step import StepRecord
 from inspector.actions.host import Host
 from inspector.actions.keeping import Keeping
 from inspector.actions.trying import Trying
@@ -43,10 +43,11 @@ class Place:
         return Content(f"Fork: {word} token {step.position}, ") + token_text(step.token)
 
     @property
-    def top(self) -> TopTable | None:
+    def step(self) -> StepRecord | None:
+        """The one that was drawn there last."""
         log = self.view.log
         children = log.tree.children.get(self.parent)
-        return log.nodes[children[-1]].top if children else None
+        return log.nodes[children[-1]] if children else None
 
     @property
     def other(self) -> Place:
@@ -130,7 +131,7 @@ class Forks:
         controller = self._host.controller
         controller.need_vocabulary()
         ids = await self._host.ask(
-            TokenAsk(place.title, controller.log, place.top, controller.tokenize)
+            TokenAsk(place.title, controller.log, place.step, controller.tokenize)
         )
         if ids is not None:
             self._carry_out(Step(place.parent, force=ids))

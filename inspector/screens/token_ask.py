@@ -12,38 +12,50 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import OptionList
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from engine.records.step import TopTable
+from engine.records.step import CUT_BY_MODEL, SURVIVES, StepRecord
 from engine.records.vocabulary import Token, Vocabulary
-from inspector.draw.cells import left, token_parts
+from engine.text import visible
+from inspector.draw.cells import left, right, token_parts
 from inspector.draw.numbers import percent, plural
 from inspector.escapes import unescaped
 from inspector.modal import is_closed
 from inspector.screens.dialog import Ask
 from inspector.state.view import RunLog
 
-COMPLETIONS = 10
+LISTED = 100
+"""Tokens that are offered at once; typing more letters finds the others."""
 _HINT = "text, or #id of a token; \\n is a line break"
-_WHAT = 12
-"""Cells for what an offer is: an id, or a number of tokens."""
+_WHAT, _SHARE, _CUT = 10, 6, 14
+"""Cells for what an offer is (an id, or a number of tokens), a probability, and what cut it."""
 
 Ids = tuple[int, ...]
 
 
-def starting_with(vocabulary: Vocabulary, data: bytes) -> NDArray[np.int64]:
-    """The ids of all tokens that begin with ``data``, lowest first."""
-    blob = np.frombuffer(vocabulary.blob, np.uint8)
-    starts = vocabulary.offsets[:-1]
-    ids = np.flatnonzero(np.diff(vocabulary.offsets) >= len(data))
-    for at, byte in enumerate(data):
-        ids = ids[blob[starts[ids] + at] == byte]
-    return ids
+def containing(vocabulary: Vocabulary, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ids of the tokens that have ``data`` in them, upper or lower case, and where it begins there.
+
+    Those where it begins first stand first, and of these the shortest; a space before a word does
+    not count.
+    """
+    blob = np.frombuffer(vocabulary.blob.lower(), np.uint8)
+    at = np.arange(len(blob) - len(data) + 1)
+    for place, byte in enumerate(data.lower()):
+        at = at[blob[at + place] == byte]
+    ids = np.searchsorted(vocabulary.offsets, at, "right") - 1
+    inside = at + len(data) <= vocabulary.offsets[ids + 1]
+    ids, first = np.unique(ids[inside], return_index=True)
+    starts = vocabulary.offsets[ids]
+    begins = at[inside][first] - starts
+    begins -= (begins > 0) & (blob[starts] == ord(" "))
+    order = np.lexsort((np.diff(vocabulary.offsets)[ids], begins))
+    return ids[order], begins[order]
 
 
 class TokenAsk(Ask[Ids]):
-    """Tokens to force. ``top`` are the candidates where they are to stand, where that is known.
+    """Tokens to force. ``step`` is one that stands where they are to stand, if there is one.
 
     ``tokenize`` asks the engine for a text's tokens; its answer comes by way of ``heard``.
     """
@@ -55,11 +67,12 @@ class TokenAsk(Ask[Ids]):
     ]
 
     def __init__(
-        self, title: Content, log: RunLog, top: TopTable | None, tokenize: Callable[[str], None]
+        self, title: Content, log: RunLog, step: StepRecord | None, tokenize: Callable[[str], None]
     ) -> None:
         super().__init__(title, hint=_HINT)
         self._log = log
-        self._top = top
+        self._step = step
+        self._found = ""
         self._tokenize = tokenize
         self._offers: list[Ids] = []
         # Enter was pressed before the engine had said what the text is.
@@ -68,6 +81,8 @@ class TokenAsk(Ask[Ids]):
     def body(self) -> Iterable[Widget]:
         line, *rest = super().body()
         yield line
+        titles = f"{left('token', _WHAT)}{right('model', _SHARE)}{right('final', _SHARE)}"
+        yield Static(Content.styled(titles, "$title"), id="titles")
         yield OptionList(id="offers", compact=True)
         yield from rest
 
@@ -82,7 +97,6 @@ class TokenAsk(Ask[Ids]):
 
     def changed(self, text: str) -> None:
         self._hurried = False
-        self.hint()
         with contextlib.suppress(ValueError):
             if text and self._heard(unescaped(text)) is None:
                 self._tokenize(unescaped(text))
@@ -123,6 +137,7 @@ class TokenAsk(Ask[Ids]):
         rows: Sequence[tuple[Ids, Content]] = ()
         try:
             rows = self._rows()
+            self.say(Content.styled(f"{_HINT}{self._found}", "$title"))
         except ValueError as error:
             self.refuse(error)
         offers = self.query_one(OptionList)
@@ -156,20 +171,26 @@ class TokenAsk(Ask[Ids]):
         if len(tokens) == 1:
             return self._one(tokens[0])
         pieces = (part for token in tokens for part in (*token_parts(token), (" ", "")))
-        what = left(plural(len(tokens), "token"), _WHAT)
-        return tuple(token.id for token in tokens), Content.assemble(f"{what}        ", *pieces)
+        what = left(plural(len(tokens), "token"), _WHAT + 2 * _SHARE + 2 + _CUT)
+        return tuple(token.id for token in tokens), Content.assemble(what, *pieces)
 
     def _one(self, token: Token) -> tuple[Ids, Content]:
-        share = percent(self._prob(token.id))
-        what = f"{left(f'#{token.id}', _WHAT)}{share:>6}  "
-        return (token.id,), Content.assemble((what, "$title"), *token_parts(token))
+        model, final, cut = self._fate(token.id)
+        what = f"{left(f'#{token.id}', _WHAT)}{right(model, _SHARE)}{right(final, _SHARE)}  "
+        return (token.id,), Content.assemble(
+            (what, "$title"), (left(cut, _CUT), "$cut"), *token_parts(token)
+        )
 
-    def _prob(self, token_id: int) -> float | None:
-        """The model's own probability, where it is recorded."""
-        if self._top is None:
-            return None
-        found = np.flatnonzero(self._top.ids == token_id)
-        return float(np.exp(self._top.raw_logprobs[found[0]])) if found.size else None
+    def _fate(self, token_id: int) -> tuple[str, str, str]:
+        """A token's probability by the model, its final one, and what cut it, where recorded."""
+        step = self._step
+        if step is None or token_id not in step.top.ids:
+            return percent(None), percent(None), ""
+        row = int(np.flatnonzero(step.top.ids == token_id)[0])
+        cut = int(step.top.cut_by[row])
+        words = {SURVIVES: "", CUT_BY_MODEL: "✂ the model"}
+        name = words[cut] if cut in words else f"✂ {visible(step.stages[cut].name)}"
+        return percent(step.top.prob(0, row)), percent(step.top.prob(len(step.stages), row)), name
 
     @property
     def _vocab_size(self) -> int:
@@ -184,20 +205,32 @@ class TokenAsk(Ask[Ids]):
         return vocabulary.token(number) if vocabulary is not None else Token(number, b"")
 
     def _completions(self, text: str) -> Iterable[Token]:
-        """Tokens that begin like the text, with or without a space: the likely ones first."""
-        top = self._top.tokens if self._top is not None else ()
-        wanted = text.removeprefix(" ").encode("utf-8", "surrogatepass")
-        starts = (b" " + wanted,) if text.startswith(" ") else (wanted, b" " + wanted)
-        likely = [token for token in top if token.bytes.startswith(starts)]
-        vocabulary = self._log.vocabulary
-        if not text or vocabulary is None:
-            return likely[:COMPLETIONS]
-        ids = np.concatenate([starting_with(vocabulary, start) for start in starts])
-        lengths = np.diff(vocabulary.offsets)[ids]
-        shortest = ids[np.argsort(lengths, kind="stable")][:COMPLETIONS]
-        known = {token.id for token in likely}
-        others = [vocabulary.token(one) for one in shortest.tolist() if one not in known]
-        return [*likely, *others][:COMPLETIONS]
+        """Tokens with the text in them: first those that begin with it, of these the likely ones.
+
+        A space before the word is no difference, unless it was typed.
+        """
+        top = self._step.top.tokens if self._step is not None else ()
+        wanted, vocabulary = text.encode("utf-8", "surrogatepass").lower(), self._log.vocabulary
+        self._found = ""
+        if not wanted:
+            return top[:LISTED]
+        likely = [one for one in top if wanted in one.bytes.lower()]
+        first = [one for one in likely if one.bytes.lower().startswith((wanted, b" " + wanted))]
+        if vocabulary is None:
+            return likely
+        ids, begins = containing(vocabulary, wanted)
+        if len(ids) > LISTED:
+            self._found = f" · {len(ids):,} tokens have this in them, {LISTED} are listed"
+        known = {one.id for one in likely}
+        listed = [one for one in ids[:LISTED].tolist() if one not in known]
+        begun = int(np.count_nonzero(begins == 0))
+        head = set(ids[:begun].tolist())
+        others = [
+            [vocabulary.token(one) for one in listed if (one in head) is is_head]
+            for is_head in (True, False)
+        ]
+        rest = [one for one in likely if one not in first]
+        return [*first, *others[0], *rest, *others[1]][:LISTED]
 
     # --- choosing ---------------------------------------------------------------------------------
 

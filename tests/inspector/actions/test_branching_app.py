@@ -14,13 +14,14 @@ from textual.widgets import Button, Input, OptionList, TextArea
 
 from engine.commands import Submit
 from engine.records.events import RunState
+from engine.records.vocabulary import Token, Vocabulary
 from inspector.app import Inspector
 from inspector.keys import BRANCHING
 from inspector.panes.tree.pane import TreePane
 from inspector.screens.dialog import Dialog, Menu
 from inspector.screens.forks import DeleteMenu, ForkMenu, NameAsk, SeedAsk, SettingsAsk
 from inspector.screens.prompt import PromptScreen
-from inspector.screens.token_ask import TokenAsk
+from inspector.screens.token_ask import TokenAsk, containing
 from tests.direct import DirectClient
 from tests.inspector.test_app import HOSTILE, app, pane_text, press, screen_text
 
@@ -104,14 +105,35 @@ async def test_completions_come_from_the_candidates_and_the_vocabulary() -> None
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n", "f", "t")
         # With nothing typed, the likely ones: ten of ten, one tenth each.
-        assert offers(one)[0] == '#0 10% "a"'
+        assert offers(one)[0] == '#0 10% 10% "a"'
         assert len(offers(one)) == 10
         await press(pilot, *"ab")
-        assert offers(one) == ['#2 10% "ab"', '#3 10% " ab"', '#4 10% "abc"']
+        assert offers(one) == ['#2 10% 10% "ab"', '#3 10% 10% " ab"', '#4 10% 10% "abc"']
         await press(pilot, "down", "enter")
         step = one.controller.view.step
         assert step is not None
         assert (step.token.bytes, step.parent) == (b" ab", 0)
+
+
+async def test_an_offer_says_what_the_model_gave_it_what_is_left_and_what_cut_it() -> None:
+    """Ten equal tokens, of which one is suppressed: a ninth for each of the others."""
+    one = app("a", tokens=WORDS)
+    configure = replace(one.asked.configure, spec='suppress="4" >')
+    one.asked = replace(one.asked, configure=configure)
+    async with one.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "n", "f", "t")
+        assert "token      model final" in screen_text(one)
+        assert offers(one)[3:5] == ['#3 10% 11% " ab"', '#4 10% 0% ✂ suppress "abc"']
+
+
+def test_the_vocabulary_is_searched_for_what_tokens_have_in_them() -> None:
+    words = [b"cab", b" ab", b"b", b"Abe", b"xxab", b"", b"a", b" xab", b"ab"]
+    vocabulary = Vocabulary.pack([Token(number, data) for number, data in enumerate(words)])
+    ids, begins = containing(vocabulary, b"ab")
+    assert ids.tolist() == [8, 1, 3, 0, 7, 4]
+    assert begins.tolist() == [0, 0, 0, 1, 1, 2]
+    assert containing(vocabulary, b"zz")[0].tolist() == []
+    assert containing(vocabulary, b"a longer text than all of the vocabulary")[0].tolist() == []
 
 
 async def test_tokens_by_id() -> None:
@@ -126,9 +148,9 @@ async def test_tokens_by_id() -> None:
         await type_in(pilot, "4")
         assert "no token of this vocabulary begins b'4'" in said(one)
         await type_in(pilot, "42")
-        assert offers(one) == ['#8 10% "42"']
+        assert offers(one) == ['#8 10% 10% "42"']
         await type_in(pilot, "#4")
-        assert offers(one) == ['#4 10% "abc"']
+        assert offers(one) == ['#4 10% 10% "abc"']
         await press(pilot, "enter")
         step = one.controller.view.step
         assert step is not None
@@ -144,7 +166,7 @@ async def test_characters_that_cannot_be_typed_are_written_with_a_backslash() ->
         await press(pilot, "enter")
         assert isinstance(one.screen, TokenAsk)
         await type_in(pilot, "\\n")
-        assert offers(one) == ['#6 10% "⏎"']
+        assert offers(one) == ['#6 10% 10% "⏎"']
         await press(pilot, "enter")
         step = one.controller.view.step
         assert step is not None
