@@ -49,8 +49,8 @@ class PromptScreen(Dialog[bool]):
     """Closes when the engine has taken the prompt; an error of the engine's is shown here."""
 
     DEFAULT_CSS = """
-    PromptScreen #box { height: 1fr; margin: 1 2; width: 1fr; max-width: 120; }
-    PromptScreen #text { height: 1fr; min-height: 3; }
+    PromptScreen #box { margin: 0 2; width: 1fr; max-width: 120; }
+    PromptScreen #text { height: auto; min-height: 3; max-height: 50vh; }
     PromptScreen #system { height: auto; max-height: 5; }
     """
 

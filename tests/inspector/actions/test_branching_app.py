@@ -118,7 +118,7 @@ async def test_completions_come_from_the_candidates_and_the_vocabulary() -> None
 async def test_an_offer_says_what_the_model_gave_it_what_is_left_and_what_cut_it() -> None:
     """Ten equal tokens, of which one is suppressed: a ninth for each of the others."""
     one = app("a", tokens=WORDS)
-    configure = replace(one.asked.configure, spec='suppress="4" >')
+    configure = replace(one.asked.configure, dials={}, spec='suppress="4" >')
     one.asked = replace(one.asked, configure=configure)
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n", "f", "t")
@@ -383,6 +383,24 @@ async def test_the_prompt_is_edited_and_read_anew() -> None:
         # A restart goes on with it.
         await press(pilot, "K", "n", "P")
         assert one.screen.query_one(TextArea).text == "abcde"
+
+
+async def test_the_window_of_the_prompt_is_as_high_as_its_text() -> None:
+    one = app("abc")
+    async with one.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "P")
+        box, text = one.screen.query_one("#box"), one.screen.query_one("#text", TextArea)
+        before = box.size.height
+        assert text.size.height <= 3
+        assert before <= 10
+        text.insert("a\n" * 5)
+        await press(pilot)
+        assert text.size.height == 6
+        assert box.size.height == before + 6 - 3
+        text.insert("a\n" * 100)
+        await press(pilot)
+        assert box.region.bottom <= 24
+        assert "Read it (ctrl+s)" in screen_text(one)
 
 
 async def test_a_prompt_that_the_engine_refuses_stays_to_be_edited() -> None:
