@@ -47,6 +47,19 @@ def test_case_36_with_one_token_there_is_no_decode_rate() -> None:
     assert figures.end_to_end_tps == pytest.approx(2)
 
 
+def test_a_speculative_round_is_one_gap_with_several_tokens() -> None:
+    """12 ms of a round bring three tokens, 20 ms of a plain step one; nothing lies between them."""
+    steps = [step(1, timing(0.0), kv(10, computed=10))]
+    steps += [step(2, timing(10.0, other=1.0), kv(11), round=2)]
+    steps += [step(3, timing(0.0, other=0.6), kv(12), round=2)]
+    steps += [step(4, timing(0.0, other=0.4), kv(13), round=2)]
+    steps += [step(5, timing(20.0), kv(14))]
+    figures = speed(prompt(10), prefill(chunk(0, 10, 500.0)), steps)
+    assert decode_ms(steps) == pytest.approx([12.0, 20.0])
+    assert figures.itl_ms == pytest.approx(16.0)
+    assert figures.tps == pytest.approx(4 / 0.032)
+
+
 def test_nothing_is_known_of_nothing() -> None:
     figures = speed(None, None, [])
     assert figures.ttft_ms is None
