@@ -87,12 +87,16 @@ def test_the_first_layers_write_what_a_whole_pass_writes() -> None:
         read([44])
         read([3])
         slots = [5, 6]
-        drafted = [[t[:, slot].clone() for t in pool.layers[0].store.tensors() for slot in slots]]
-        drafted += [[t[:, slot].clone() for t in pool.layers[1].store.tensors() for slot in slots]]
+        drafted = [
+            [t[..., slot, :].clone() for t in pool.layers[0].store.tensors() for slot in slots]
+        ]
+        drafted += [
+            [t[..., slot, :].clone() for t in pool.layers[1].store.tensors() for slot in slots]
+        ]
     assert pool.current.ids == ids
     backend.forward(((backend.sequence, [44, 3]),))
     for index, before in enumerate(drafted):
-        after = [t[:, slot] for t in pool.layers[index].store.tensors() for slot in slots]
+        after = [t[..., slot, :] for t in pool.layers[index].store.tensors() for slot in slots]
         for one, other in zip(before, after, strict=True):
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
 
