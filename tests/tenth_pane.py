@@ -24,8 +24,8 @@ class Toy(Pane):
         return Picture([Content(f"{size.width} by {size.height}")])
 
 
-class Eleventh(Toy):
-    NAME: ClassVar[str] = "Eleventh"
+class Twelfth(Toy):
+    NAME: ClassVar[str] = "Twelfth"
 
 
 async def reached() -> dict[str, Any]:
@@ -40,12 +40,12 @@ async def reached() -> dict[str, Any]:
             focused = one.focused.id if one.focused is not None else ""
             found[name] = [focused, focused in visible(one), len(visible(one))]
 
-        await press(pilot, "f10")
-        note("key")
         await press(pilot, "f11")
+        note("key")
+        await press(pilot, "f12")
         note("second key")
-        found["title"] = "f11 Eleventh" in screen_text(one)
-        await press(pilot, "9", "tab")
+        found["title"] = "f12 Twelfth" in screen_text(one)
+        await press(pilot, "f10", "tab")
         note("tab")
         await press(pilot, "tab", "tab")
         note("around")
@@ -57,11 +57,11 @@ async def reached() -> dict[str, Any]:
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
         strip = one.query_one("#tabs")
-        at = screen_text(one).splitlines()[strip.region.y].index("f10")
+        at = screen_text(one).splitlines()[strip.region.y].index("f11")
         await pilot.click("#tabs", offset=(at - strip.region.x, 0))
         await pilot.pause()
         note("mouse")
-        await press(pilot, "f11")
+        await press(pilot, "f12")
         note("small")
     from inspector.screens.layout import tab_labels
 
@@ -71,5 +71,5 @@ async def reached() -> dict[str, Any]:
 
 if __name__ == "__main__":
     settling.install()
-    registry.PANES += (PaneSpec("toy", Toy), PaneSpec("eleventh", Eleventh))
+    registry.PANES += (PaneSpec("toy", Toy), PaneSpec("twelfth", Twelfth))
     print(json.dumps(asyncio.run(reached())))

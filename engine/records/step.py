@@ -110,14 +110,26 @@ class How(StrEnum):
     FORCED = "forced"
 
 
+class DrawnOn(StrEnum):
+    """Scale that the number of a draw lies on."""
+
+    SURVIVORS = "survivors"
+    """The survivors' cumulative distribution."""
+    VERDICT = "verdict"
+    """0 to 1, for a draft that is accepted below min(1, p/q)."""
+    RESIDUAL = "residual"
+    """The cumulative distribution of max(0, p - q), after a draft was rejected."""
+    DRAFT = "draft"
+    """The draft's own distribution; the target used no number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """The one random act of a step.
 
     ``u`` fell in ``[low, high)`` of the survivors' cumulative distribution, laid out from the most
-    to the least likely. ``u`` is None when no randomness was used (greedy, forced). In a round that
-    accepts by min(1, p/q), an accepted draft's stretch is ``[0, min(1, p/q))``, and a corrected
-    token's lies on the residual's cumulative distribution.
+    to the least likely; in a speculative round, of what ``on`` says. ``u`` is None when no
+    randomness was used (greedy, forced).
     """
 
     token_id: int
@@ -125,6 +137,7 @@ class Draw:
     u: float | None
     low: float
     high: float
+    on: DrawnOn = DrawnOn.SURVIVORS
 
 
 @dataclass(frozen=True, slots=True)

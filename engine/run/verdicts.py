@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.backends.base import Backend
 from engine.records.round import Accept, Drafted, DraftVerdict, Residual, ResidualRow
-from engine.records.step import Came, Draw, How
+from engine.records.step import Came, Draw, DrawnOn, How
 from engine.sampling.chain import Chain, Ladder
 from engine.sampling.draw import Purpose, argmax, draw, uniform
 from engine.sampling.stages import StageContext
@@ -82,19 +82,21 @@ class Judge:
             chosen = argmax(ladder.final)
             if chosen.token_id == drafted.token.id:
                 return Outcome(chosen, Came.ACCEPTED, drafted)
-            left = _residual(*residual(p, q), p, q, chosen.token_id, self.backend)
+            ids = chosen.token_id, drafted.token.id
+            left = _residual(*residual(p, q), p, q, ids, self.backend)
             return Outcome(chosen, Came.CORRECTED, _rejected(drafted), left)
         u = uniform(context.seed, context.position, Purpose.ACCEPT)
         drafted = replace(drafted, u=u)
         if accepts(drafted.p, drafted.q, u):
             high = cast(float, drafted.chance)
-            chosen = Draw(drafted.token.id, How.SAMPLED, u, 0.0, high)
+            chosen = Draw(drafted.token.id, How.SAMPLED, u, 0.0, high, DrawnOn.VERDICT)
             return Outcome(chosen, Came.ACCEPTED, drafted)
         mass, after = residual(p, q)
         u = uniform(context.seed, context.position, Purpose.RESIDUAL)
         token_id, low, high = pick(after, u)
-        chosen = Draw(int(token_id), How.SAMPLED, u, float(low), float(high))
-        left = _residual(mass, after, p, q, chosen.token_id, self.backend)
+        on = DrawnOn.RESIDUAL
+        chosen = Draw(int(token_id), How.SAMPLED, u, float(low), float(high), on)
+        left = _residual(mass, after, p, q, (chosen.token_id, drafted.token.id), self.backend)
         return Outcome(chosen, Came.CORRECTED, _rejected(drafted), left)
 
     def _match(self, drafted: Drafted, ladder: Ladder, context: StageContext) -> Outcome:
@@ -109,8 +111,9 @@ class Judge:
     ) -> Outcome:
         if cast(float, drafted.p) > limit:
             # Its only dice are the draft's.
-            how = How.GREEDY if drafted.draft_u is None else How.SAMPLED
-            chosen = Draw(drafted.token.id, how, drafted.draft_u, 0.0, 1.0)
+            u = drafted.draft_u
+            how = How.GREEDY if u is None else How.SAMPLED
+            chosen = Draw(drafted.token.id, how, u, 0.0, 1.0, DrawnOn.DRAFT)
             return Outcome(chosen, Came.ACCEPTED, drafted)
         chosen = self._own(ladder, context, Purpose.RESIDUAL)
         return Outcome(chosen, Came.CORRECTED, _rejected(drafted))
@@ -121,11 +124,11 @@ def _rejected(drafted: Drafted) -> Drafted:
 
 
 def _residual(
-    mass: float, after: Probs, p: Probs, q: Probs, chosen: int, backend: Backend
+    mass: float, after: Probs, p: Probs, q: Probs, also: tuple[int, int], backend: Backend
 ) -> Residual:
-    """The record of a residual: its leading rows, the chosen token always among them."""
+    """The record of a residual: its leading rows, the tokens drawn and rejected always there."""
     order = np.argsort(-after.values, kind="stable")[:_ROWS]
-    ids = list(dict.fromkeys([*after.ids[order].tolist(), chosen]))
+    ids = list(dict.fromkeys([*after.ids[order].tolist(), *also]))
     columns = (one.at(np.array(ids)).tolist() for one in (p, q, after))
     rows = zip(ids, *columns, strict=True)
     return Residual(mass, tuple(ResidualRow(backend.token(one), *shares) for one, *shares in rows))

@@ -60,7 +60,7 @@ def draw(final: Candidates, u: float) -> Draw:
         raise ValueError(f"u must lie in [0, 1), not {u}")
     if isinstance(final, Partial):
         token_id, *ends = final.drawn(u)
-        return Draw(token_id, How.SAMPLED, u, *ends)
+        return Draw(token_id, How.SAMPLED, u, ends[0], ends[1])
     run = final.around(u)
     probs = final.probs_at(run.logits)
     cumulative = run.before + np.cumsum(probs)

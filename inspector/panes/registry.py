@@ -10,6 +10,7 @@ from inspector.panes.kv.pane import KVPane
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.prefill.pane import PrefillPane
 from inspector.panes.shape.pane import ShapePane
+from inspector.panes.speculation.pane import SpeculationPane
 from inspector.panes.stacks.pane import StacksPane
 from inspector.panes.tokens import TokensPane
 from inspector.panes.transcript.pane import TranscriptPane
@@ -44,6 +45,7 @@ PANES: tuple[PaneSpec, ...] = (
     PaneSpec("shape", ShapePane, tried=True),
     PaneSpec("stacks", StacksPane, "ladder", tried=True, alone=True),
     PaneSpec("tree", TreePane, "tokens"),
+    PaneSpec("speculation", SpeculationPane, "ladder", alone=True),
 )
 """The first has the key 1, the tenth f10."""
 

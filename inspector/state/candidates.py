@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.records.arrays import DoubleArray, IntArray
 from engine.records.partial import Interval
-from engine.records.step import Draw, How, StageTrace, StepRecord
+from engine.records.step import Draw, DrawnOn, How, StageTrace, StepRecord
 from engine.records.vocabulary import Token
 from engine.sampling.chain import Ladder
 from engine.sampling.draw import stretch
@@ -147,7 +147,7 @@ class Recorded:
         return found
 
     def place_of(self, token_id: int) -> tuple[float, float] | None:
-        if token_id == self.draw.token_id and self.draw.how is not How.FORCED:
+        if token_id == self.draw.token_id and self._placed:
             return self.draw.low, self.draw.high
         known = self.stretches()
         at = np.flatnonzero(known.ids == token_id)
@@ -156,13 +156,18 @@ class Recorded:
         end = float(known.probs[: at[0] + 1].sum())
         return end - float(known.probs[at[0]]), end
 
+    @property
+    def _placed(self) -> bool:
+        """True if the draw tells where its token lies among the survivors."""
+        return self.draw.how is not How.FORCED and self.draw.on is DrawnOn.SURVIVORS
+
     def _in_order(self, found: Stretches) -> bool:
         """True if the survivors that the record holds can be the first ones of the draw."""
         final = self.step.top.probs[-1]
         if (np.diff(final[final > 0.0]) > 0.0).any():
             return False
         at = np.flatnonzero(found.ids == self.draw.token_id)
-        if self.draw.how is How.FORCED or not at.size:
+        if not (self._placed and at.size):
             return True
         return bool(abs(found.probs[: at[0]].sum() - self.draw.low) < 1e-6)
 

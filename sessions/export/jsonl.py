@@ -141,7 +141,7 @@ def step_line(step: StepRecord, *, text: str | None = None) -> dict[str, Any]:
         else {"kind": step.stop.kind.value, "detail": plain(step.stop.detail)},
     )
     if step.round:
-        line.update(came=step.came.value, round=step.round)
+        line.update(came=step.came.value, round=step.round, drawn_on=step.draw.on.value)
     return line
 
 

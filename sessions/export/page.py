@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.records.step import StepRecord
+from engine.records.step import DrawnOn, StepRecord
 from engine.records.step_table import StepPath
 from engine.records.vocabulary import Token
 from engine.text import label, visible
@@ -169,7 +169,13 @@ def _how(step: StepRecord) -> str:
     draw = step.draw
     if draw.u is None:
         return f"{draw.how.value}, probability {step.final_prob:.2%}"
-    return f"u = {draw.u:.6f} fell between {draw.low:.6f} and {draw.high:.6f}"
+    where = {
+        DrawnOn.SURVIVORS: "",
+        DrawnOn.VERDICT: "; a draft, accepted below min(1, p/q)",
+        DrawnOn.RESIDUAL: " of the residual max(0, p - q); the draft was rejected",
+        DrawnOn.DRAFT: " of the draft's own distribution; accepted by a rule that is NOT lossless",
+    }[draw.on]
+    return f"u = {draw.u:.6f} fell between {draw.low:.6f} and {draw.high:.6f}{where}"
 
 
 def _rounded(value: float) -> float | None:

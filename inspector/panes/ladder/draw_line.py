@@ -6,7 +6,7 @@ import math
 
 from textual.content import Content
 
-from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw, How
+from engine.records.step import CUT_BY_MODEL, SURVIVES, Draw, DrawnOn, How
 from engine.text import visible
 from inspector.draw.bars import DrawLine, share
 from inspector.draw.cells import clip, token_text
@@ -15,6 +15,12 @@ from inspector.state.candidates import CandidateRow, CandidateRows
 
 _MARK, _TRIED_MARK = "$bar-drawn $bar-drawn-style", "$estimated bold"
 _MUTED = "$text-muted"
+_ON = {
+    DrawnOn.SURVIVORS: "",
+    DrawnOn.VERDICT: "accepted draft: ",
+    DrawnOn.RESIDUAL: "corrected, of the residual: ",
+    DrawnOn.DRAFT: "draft accepted by a lossy rule: ",
+}
 
 
 def signed(value: float, decimals: int) -> str:
@@ -31,11 +37,12 @@ def draw_line(candidates: CandidateRows, *, tried: bool = False) -> DrawLine:
     """The draw on the survivors' cumulative distribution; ``tried``: it did not happen."""
     draw, known = candidates.draw, candidates.stretches()
     stretch: tuple[float, float] | None = (draw.low, draw.high)
-    if draw.how is How.FORCED:
+    u = draw.u
+    if draw.how is How.FORCED or draw.on is not DrawnOn.SURVIVORS:
         # Nothing fell there: the record has the width of its stretch, not its place.
-        stretch = candidates.place_of(draw.token_id)
+        stretch, u = candidates.place_of(draw.token_id), None
     names = [_name(candidates, token_id) for token_id in known.ids[:_NAMED].tolist()]
-    return DrawLine(known.probs, stretch, draw.u, tried, names)
+    return DrawLine(known.probs, stretch, u, tried, names)
 
 
 def _name(candidates: CandidateRows, token_id: int) -> str:
@@ -54,7 +61,7 @@ def draw_words(draw: Draw, *, tried: bool = False, back: str = "b goes back") ->
         digits = min(12, 5 if width <= 0 else max(5, 2 - math.floor(math.log10(width))))
         place = f"[{draw.low:.{digits}f}, {draw.high:.{digits}f})"
         same = "the same " if tried else ""
-        return f"{same}u {draw.u:.{digits}f} in {place}"
+        return f"{_ON[draw.on]}{same}u {draw.u:.{digits}f} in {place}"
     if draw.how is How.GREEDY:
         would = "would be" if tried else "is"
         return f"greedy: no dice, the most likely {would} taken"

@@ -13,35 +13,21 @@ from engine.drafts.model import DraftModel
 from engine.drafts.ngram import PromptLookup
 from engine.records.round import Accept, DraftVerdict, RoundEnd, RoundRecord
 from engine.records.step import Came, How, StopKind
-from engine.run.draft import Drawer, Proposal
 from engine.run.stepper import Stepper
-from engine.sampling.verification import Probs
 from tests import tiny_models
-from tests.speculating import PROMPT, SOURCES, Source, by_last, fixed, ids_of, stepper
+from tests.speculating import (
+    PROMPT,
+    SOURCES,
+    Listed,
+    Source,
+    by_last,
+    fixed,
+    ids_of,
+    stepper,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TOKENS = 24
-
-
-class Listed:
-    """Drafts what a list says, one entry a round; certain of each token."""
-
-    name = "listed"
-
-    def __init__(self, *drafts: list[int]) -> None:
-        self.drafts = list(drafts)
-        self.asked: list[int] = []
-
-    def propose(self, ids: Any, count: int, drawer: Drawer) -> Proposal:
-        self.asked.append(count)
-        found = tuple((self.drafts.pop(0) if self.drafts else [])[:count])
-        return Proposal(found, tuple(map(Probs.one, found)), (None,) * len(found))
-
-    def keep(self, ids: Any) -> int:
-        return 0
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +287,7 @@ def test_the_record_of_an_exact_rejection() -> None:
             assert one.residual is not None
             assert one.residual.mass == pytest.approx(0.8)
             shares = {row.token.id: row.left for row in one.residual.rows}
-            assert shares == {0: pytest.approx(5 / 8), 1: pytest.approx(3 / 8)}
+            assert shares == {0: pytest.approx(5 / 8), 1: pytest.approx(3 / 8), 2: 0.0}
             assert step.token.id in shares
     verdicts = {one.drafted[0].verdict for one in run.rounds.values()}
     assert verdicts == {DraftVerdict.ACCEPTED, DraftVerdict.REJECTED}

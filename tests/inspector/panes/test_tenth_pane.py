@@ -1,4 +1,4 @@
-"""E3: a tenth pane and later ones need a row in the registry, and can then be reached."""
+"""E3: an eleventh pane and later ones need a row in the registry, and can then be reached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_e3_keys_go_on_after_the_nine_digits() -> None:
     assert [pane_key(number) for number in (1, 9, 10, 12)] == ["1", "9", "f10", "f12"]
 
 
-def test_e3_a_tenth_pane_is_placed_and_reached_by_key_tab_mouse_and_palette() -> None:
+def test_e3_one_more_pane_is_placed_and_reached_by_key_tab_mouse_and_palette() -> None:
     """In a process of its own: the registry is read when the screens are imported."""
     run = subprocess.run(
         [sys.executable, "-m", "tests.tenth_pane"],
@@ -28,10 +28,10 @@ def test_e3_a_tenth_pane_is_placed_and_reached_by_key_tab_mouse_and_palette() ->
     found = json.loads(run.stdout.splitlines()[-1])
     for way in ("key", "tab", "palette"):
         assert found[way] == ["toy", True, 6], way
-    assert found["second key"] == ["eleventh", True, 6]
+    assert found["second key"] == ["twelfth", True, 6]
     assert found["title"]
     assert found["around"] == ["transcript", True, 6]
-    assert found["back"] == ["eleventh", True, 6]
+    assert found["back"] == ["twelfth", True, 6]
     assert found["mouse"] == ["toy", True, 2]
-    assert found["small"] == ["eleventh", True, 2]
+    assert found["small"] == ["twelfth", True, 2]
     assert all(used <= width + 1 for width, used in enumerate(found["widths"], start=40))
