@@ -101,6 +101,7 @@ class Inspector(FlowApp[None]):
         self._keys = dict(keys or {})
         self._facts: ModelFacts | None = None
         self.controller = Controller(self.engine.send)
+        self.controller.log.asked = asked.submit.text
         self.controller.breakpoints.take_over(asked.breakpoints)
         self.measurements = Measurements(self, ceilings, keep_ceilings)
         self.trying = Trying(self)

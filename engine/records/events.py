@@ -106,6 +106,12 @@ class LoadProgress:
     fraction: float | None
     detail: str = ""
 
+    @property
+    def step(self) -> tuple[str, str]:
+        """Phase and part: only of loading itself does the detail name a part (torch, weights)."""
+        part = self.detail if self.phase == "load" and self.fraction is None else ""
+        return self.phase, part
+
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged:

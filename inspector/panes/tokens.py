@@ -19,6 +19,7 @@ from engine.records.vocabulary import Token, TokenKind
 from engine.run.tree import ROOT
 from inspector.draw.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
 from inspector.messages import GoTo
+from inspector.panes.waiting import about
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import Picture
@@ -170,12 +171,15 @@ def counts(view: View) -> str:
     return f"{total} · output {len(view.path):,}"
 
 
+WILL_BE = "The tokens of the prompt and of the output will be here, with id, bytes and kind."
+
+
 def draw(view: View, size: Size, before: int | None = None) -> Picture:
     """The pane. ``before``: the cursor's row in the picture before; another one is selected."""
     header = [heading(size.width)] if size.height > 1 else []
     rows = token_rows(view, size.width)
     if rows is None:
-        return Picture([Content.styled("no prompt yet", _MUTED)], header)
+        return Picture(about(WILL_BE, size.width), header)
     return Picture(
         rows,
         header,

@@ -23,6 +23,7 @@ from inspector.screens.layout import DIALS, SPECS, TALL, TRANSCRIPT, Layout, Tab
 from inspector.state.breakpoints import Watched
 from inspector.state.view import RunLog, View
 from inspector.widgets.footer import Footer
+from inspector.widgets.key_hint import KeyHint
 from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import DENSE
 from inspector.widgets.status import StatusLine
@@ -72,6 +73,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
                 if spec.name == TRANSCRIPT:
                     yield TabStrip(id="tabs")
         yield WatchStrip(id="watches")
+        yield KeyHint()
         yield Static(id="too-small")
         yield Footer()
 
@@ -235,6 +237,8 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             self.tick(view, busy_s)
             for strip in self.query(WatchStrip):
                 strip.show(watched)
+            for hint in self.query(KeyHint):
+                hint.show(view)
             self._show_panes()
 
     def show_tried(self, view: View, busy_s: float | None) -> None:

@@ -49,7 +49,11 @@ class RunLog:
     all_settings: dict[tuple[str, str], SettingsChanged] = field(default_factory=dict)
     """Every one there was, by preset and chain: the run may change them as it goes."""
     state: StateChanged = field(default_factory=lambda: StateChanged(RunState.STARTING))
+    asked: str = ""
+    """Text of the prompt as it was given, before there is any model to make tokens of it."""
     loading: LoadProgress | None = None
+    load_steps: dict[tuple[str, str], LoadProgress] = field(default_factory=dict)
+    """The phases of loading a model so far, each as it was told of last."""
     error: EngineError | None = None
     pool: PoolState | None = None
     """State of the pool as the engine said last; None where there is no pool of blocks."""
@@ -111,10 +115,14 @@ class RunLog:
                 self.all_settings[record.preset, record.chain_spec] = record
             case StateChanged():
                 self.state = record
+                if record.state is RunState.LOADING:
+                    self.load_steps.clear()
                 if record.state in (RunState.PREFILL, RunState.RUNNING, RunState.LOADING):
                     self.error = None
             case LoadProgress():
                 self.loading = record
+                if self.facts is None:
+                    self.load_steps[record.step] = record
             case PoolState():
                 self.pool = record
             case DenseLogits():

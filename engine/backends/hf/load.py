@@ -70,6 +70,7 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> HFBackend:
         trust_remote_code=bool(options.get("trust_remote_code", False)),
         progress=progress,
     )
+    progress("load", None, "first passes")
     return HFBackend(
         loaded.model,
         loaded.tokenizer,

@@ -26,12 +26,17 @@ from inspector.panes.ladder.head import FULL, SHORT, head, head_height
 from inspector.panes.ladder.plan import Plan, plan
 from inspector.panes.ladder.rows import LadderRows, tail
 from inspector.panes.ladder.why import Why
+from inspector.panes.waiting import first_lines
 from inspector.state.candidates import CandidateRows
 from inspector.state.rerun import Run, candidates_of, what_if
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import turned_between
 from inspector.widgets.picture import DENSE, Picture, Want
 
+WILL_BE = (
+    "The candidates for the next token will be here, a row each, with a column for each stage of "
+    "the sampler: what it leaves, and what it cuts."
+)
 _BARE = 5
 """The pane's height from which the selected row's figures are below."""
 
@@ -79,8 +84,8 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
     step, shown = view.step, _shown_at(view)
     wants: list[Want] = [DENSE] if view.what_if is not None else []
     if shown is None or step is None:
-        none = Content.styled("no token drawn yet: step to draw the first", "$text-muted")
-        return Picture([none], wants=wants)
+        none = "no token drawn yet: step to draw the first"
+        return Picture(first_lines(view, size.width, WILL_BE, none=none), wants=wants)
     candidates, was, (width, height) = shown.candidates, shown.was, size
     made = plan(width, candidates.stages, candidates.total, ui.first_stage, tried=was is not None)
     last = tail(candidates, loading=ui.asked == step.node)

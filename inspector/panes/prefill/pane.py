@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from textual.content import Content
 from textual.geometry import Size
 
-from engine.records.events import LoadProgress, RunState
+from engine.records.events import RunState
 from engine.records.prompt import PrefillRecord
-from engine.text import visible
 from engine.timing import Phase, PhaseKind, phases, ttft_ms
 from inspector.draw.block_chars import bar, placed
 from inspector.draw.numbers import (
     beside,
     cut,
     derived,
-    fit,
     legend,
     measured,
     ms,
@@ -30,6 +28,7 @@ from inspector.draw.numbers import (
 )
 from inspector.panes.kv.prefix import prefix_short
 from inspector.panes.prefill.layers import layer_lines
+from inspector.panes.waiting import about, loading
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import Picture
@@ -43,7 +42,8 @@ TALL = 20
 
 def _lines(view: View, width: int, height: int) -> list[Content]:
     if view.facts is None:
-        return loading(view.log.loading, width)
+        text = "How the prompt is read will be here, and the time to the first token."
+        return [*loading(view, width), *about(text, width)]
     if view.prompt is None:
         return [cut(muted("no prompt yet"), width), *_load(view, None, width)]
     first = view.path[0] if view.path else None
@@ -191,20 +191,6 @@ def _load(view: View, ttft: float | None, width: int) -> list[Content]:
     if ttft is not None:
         notes.insert(0, f"apart: not in TTFT; with it {ms(facts.load_ms + ttft)} ƒ")
     return [row("loading", LABEL, width, measured(ms(facts.load_ms)), *notes)]
-
-
-def loading(progress_now: LoadProgress | None, width: int) -> list[Content]:
-    """The lines shown while there is no model yet."""
-    if progress_now is None:
-        return [cut(muted("the model is not loaded yet"), width)]
-    phase = visible(progress_now.phase)
-    lines = [cut(Content.styled(phase, "bold"), width)]
-    if progress_now.fraction is not None:
-        share = min(1.0, max(0.0, progress_now.fraction))
-        lines.append(progress("loading", share, f"{share * 100:.0f}%", width))
-    if progress_now.detail:
-        lines.append(fit(width, muted(visible(progress_now.detail))))
-    return lines
 
 
 def draw(view: View, size: Size) -> Picture:

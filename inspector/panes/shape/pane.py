@@ -32,6 +32,7 @@ from inspector.panes.shape.figures import (
     table_width,
 )
 from inspector.panes.shape.histogram import histogram
+from inspector.panes.waiting import about
 from inspector.state.loops import in_words, loop_at
 from inspector.state.rerun import Run, rerun, token_of, what_if
 from inspector.state.view import View
@@ -58,7 +59,9 @@ def draw(view: View, size: Size, ui: ShapeUI = ShapeUI()) -> Picture:
     step = view.step
     if step is None:
         none = muted("no token drawn yet: step to draw the first")
-        return Picture([none], wants=[DENSE] if view.what_if is not None else [])
+        text = "The shape of its distribution will be here, of the model and after the sampler."
+        lines = [none, *about(text, size.width)]
+        return Picture(lines, wants=[DENSE] if view.what_if is not None else [])
     shape, found = recorded_shape(step, None), what_if(view)
     word = f"{shape.mark} · " if shape.mark else ""
     lacks = view.what_if is not None or recorded_final(step) is None

@@ -17,7 +17,8 @@ from textual.content import Content
 from textual.geometry import Size
 
 from engine.records.vocabulary import TokenKind
-from inspector.draw.cells import hex_bytes, kind_style, token_text
+from engine.text import visible
+from inspector.draw.cells import chop, hex_bytes, kind_style, token_text
 from inspector.messages import GoTo
 from inspector.panes.transcript.text_layout import THRESHOLDS, Run, Sign, TextLayout, shade
 from inspector.state.loops import in_words, loop_at
@@ -29,6 +30,8 @@ OPENS, CLOSES = "▐", "▌"
 _CURSOR = "$cursor-token-text on $cursor-token $cursor-token-style"
 _MARK = "$cursor-token"
 _MUTED = "$text-muted"
+_SHOWN = 4096
+"""Characters that are shown of a prompt before it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,16 @@ def transcript(
     return Transcript(layout, layout.prompt_count + outputs - (1 if outputs else 0.5), end)
 
 
+def not_read(text: str, width: int) -> list[Content]:
+    """A prompt that is not read yet."""
+    if not text:
+        return [Content.styled("no prompt yet", _MUTED)]
+    text = text[:_SHOWN] + "…" * (len(text) > _SHOWN)
+    shown = [part for line in text.split("\n") for part in chop(visible(line), width) or [""]]
+    state = Content.styled("not yet tokens: they come with the model", f"{_MUTED} italic")
+    return [*(Content.styled(line, _MUTED) for line in shown), state.truncate(width, ellipsis=True)]
+
+
 def legend(width: int, *, boundaries: bool = False) -> Content:
     """The shades with the surprisal each begins at, and the other marks as far as they fit."""
     scale = [Content.styled("surprisal, nats ", _MUTED)]
@@ -191,7 +204,7 @@ def draw(view: View, size: Size, ui: TranscriptUI = TranscriptUI()) -> Picture:
     header = [legend(width, boundaries=marks)] if size.height >= 3 else []
     rows = transcript(view, width, ui.layout, boundaries=marks)
     if rows is None:
-        return Picture([Content.styled("no prompt yet", _MUTED)], header)
+        return Picture(not_read(view.log.asked, width), header)
     loop = loop_at(view)
     return Picture(
         rows,

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from textual.geometry import Size
 
 from engine.run.tree import ROOT
-from inspector.draw.numbers import muted, plural, wrapped
+from inspector.draw.numbers import plural, wrapped
 from inspector.messages import GoTo
 from inspector.panes.tree.rows import details, heading, tree_rows
+from inspector.panes.waiting import about
 from inspector.state.branches import Branches
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
@@ -39,7 +40,8 @@ def draw(view: View, size: Size, ui: TreeUI | None = None) -> Picture:
     branches.update(view.log.tree)
     cursor = branches.row_of(view.cursor)
     if view.prompt is None:
-        return Picture([muted("no prompt yet")], select=0, follow=cursor)
+        text = "The branches of this run will be here, as a tree."
+        return Picture(about(text, width), select=0, follow=cursor)
     select = cursor if cursor != ui.before else branches.row_of(ui.head)
     footer = []
     if size.height >= _DETAILS_FROM:

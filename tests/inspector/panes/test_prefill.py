@@ -175,21 +175,39 @@ Where the reading went ───────────────────
     )
 
 
-def test_while_the_model_loads() -> None:
-    loading = view(LoadProgress("fetch", 0.5, "46 of 92 MB"))
+def test_while_the_model_loads_each_phase_has_a_line_and_a_bar() -> None:
+    said = [
+        LoadProgress("load", None, "starting torch"),
+        LoadProgress("download", 0.1, "9 of 92 MB"),
+        LoadProgress("download", 0.5, "46 of 92 MB"),
+    ]
     assert (
-        picture(draw(loading, Size(49, 11)).rows)
+        picture(draw(view(*said), Size(49, 11)).rows)
         == """
-fetch
-loading  ▕█████████████████                 ▏ 50%
-46 of 92 MB
+torch      ▕███████████████████████████████▏ done
+download   ▕████████████████                ▏ 50%
+waits for: 46 of 92 MB
+How the prompt is read will be here, and the time
+to the first token.
 """
     )
 
 
-def test_a_phase_of_unknown_length_has_no_bar() -> None:
-    assert texts(draw(view(LoadProgress("start torch", None)), Size(49, 11)).rows) == "start torch"
-    assert texts(draw(view(), Size(49, 11)).rows) == "the model is not loaded yet"
+def test_a_phase_of_unknown_length_has_no_bar_and_says_so() -> None:
+    said = [
+        LoadProgress("load", None, "starting torch"),
+        LoadProgress("check", 1.0, "model.safetensors"),
+        LoadProgress("load", None, "starting torch"),
+        LoadProgress("load", None, "weights"),
+        LoadProgress("load", 1.0, "tiny"),
+        LoadProgress("load", None, "first passes"),
+    ]
+    lines = texts(draw(view(*said), Size(49, 11)).rows).splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["torch", "check", "weights", "warm-up"]
+    assert [line.endswith("done") for line in lines[:4]] == [True, True, True, False]
+    assert lines[3] == "warm-up    working; how long is not known"
+    assert lines[4] == "waits for: first passes"
+    assert texts(draw(view(), Size(49, 11)).rows).splitlines()[0] == "the model is not loaded yet"
 
 
 def test_a_pause_half_way_says_so() -> None:

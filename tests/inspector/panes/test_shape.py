@@ -152,7 +152,8 @@ async def test_what_is_tried_is_what_is_drawn_from() -> None:
 
 async def test_at_the_prompt_there_is_a_hint() -> None:
     lines, _ = await shown(sharp(forces=[]), (60, 8), draws=100)
-    assert lines == "no token drawn yet: step to draw the first"
+    assert lines.splitlines()[0] == "no token drawn yet: step to draw the first"
+    assert lines.splitlines()[1].startswith("The shape of its distribution will be here")
     assert not draw(sharp(forces=[]), Size(60, 8)).wants
 
 
