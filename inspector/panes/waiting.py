@@ -25,7 +25,7 @@ _NAMES = {
 
 
 def about(text: str, width: int) -> list[Content]:
-    """What will be in the pane, in as many lines as it takes."""
+    """A text about the pane that is to come, in as many lines as it takes."""
     return wrapped("", 0, width, text)
 
 
