@@ -31,7 +31,7 @@ A theme file::
     border-blurred = "#292e35"
 
     [colors-256]               # optional, and [colors-16]: instead, where a terminal has only so
-    surprisal-1 = "#262626"    # many colours, of which two shades might become one
+    surprisal-1 = "#262626"    # many colours: two shades might become one, or text too faint
 """
 
 from __future__ import annotations
@@ -172,14 +172,15 @@ class ThemeSpec:
     textual: Mapping[str, str]
     """Some of Textual's own variables. A name with -style takes a text style, others a colour."""
     fewer: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    """By one of ``DEPTHS``: what replaces colours and variables that would look alike there."""
+    """By one of ``DEPTHS``: what replaces colours that would look alike, or faint, there."""
 
     def in_colors(self, depth: int | None) -> ThemeSpec:
         """The theme for a terminal with so many colours; None: with all of them."""
         other = self.fewer.get(depth or 0, {})
         colors = {name: other.get(name, value) for name, value in self.colors.items()}
         variables = {name: other.get(name, value) for name, value in self.variables.items()}
-        return replace(self, colors=colors, variables=variables)
+        textual = {name: other.get(name, value) for name, value in self.textual.items()}
+        return replace(self, colors=colors, variables=variables, textual=textual)
 
     def css_variables(self) -> dict[str, str]:
         """Our own variables and styles, by name."""
@@ -297,7 +298,8 @@ class _Reader:
         """Replacements for colours where there are few; any of them may be left out."""
         table = f"colors-{depth}"
         given = self.strings(table)
-        self.check_known(f"{table}.", given, (*COLORS, *VARIABLES))
+        textual = self.textual(base.textual if base else {})
+        self.check_known(f"{table}.", given, (*COLORS, *VARIABLES, *textual))
         return {**(base.fewer[depth] if base else {}), **self.checked(table, given, ansi)}
 
     def checked(self, table: str, colors: dict[str, str], ansi: bool) -> dict[str, str]:

@@ -11,6 +11,7 @@ from textual.content import Content
 
 from engine.records.vocabulary import Token, TokenKind
 from engine.text import label
+from inspector.draw.numbers import FAINT
 
 ELLIPSIS = "…"
 UNKNOWN = "…"
@@ -69,12 +70,12 @@ def token_parts(token: Token | None, style: str = "") -> tuple[tuple[str, str], 
     the one of the token's kind where none is given.
     """
     if token is None:
-        return ((UNKNOWN, "dim"),)
+        return ((UNKNOWN, FAINT),)
     unused = token.kind is TokenKind.UNUSED
     shown = label(token.id, token.bytes, "unused" if unused else "normal")
     style = style or kind_style(token.kind)
     if token.kind in (TokenKind.NORMAL, TokenKind.ADDED) and token.bytes:
-        return (('"', "dim"), (shown, style), ('"', "dim"))
+        return (('"', FAINT), (shown, style), ('"', FAINT))
     return ((shown, style),)
 
 

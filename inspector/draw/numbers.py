@@ -20,6 +20,8 @@ from engine.text import plural as plural
 NOTHING = "—"
 MUTED = "$title"
 """Text that stands back. Not ``$text-muted``: that is an ``auto`` colour, which comes out white."""
+FAINT = "$cut $cut-style"
+"""Text that is not the matter now: readable, and no more."""
 
 
 class Mark(StrEnum):

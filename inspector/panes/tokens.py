@@ -18,6 +18,7 @@ from engine.records.step_table import StepPath
 from engine.records.vocabulary import Token, TokenKind
 from engine.run.tree import ROOT
 from inspector.draw.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
+from inspector.draw.numbers import FAINT
 from inspector.messages import GoTo
 from inspector.panes.waiting import about
 from inspector.state.view import View
@@ -27,7 +28,7 @@ from inspector.widgets.picture import Picture
 OUTPUT = "output"
 CURSOR = "●"
 _MUTED = "$text-muted"
-_AHEAD = "$cut dim"
+_AHEAD = FAINT
 _TEXT_AT_LEAST = 12
 
 

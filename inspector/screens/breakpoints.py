@@ -59,7 +59,7 @@ class BreakpointsScreen(ModalScreen[None]):
     BreakpointsScreen #box { width: 1fr; max-width: 110; height: 1fr; }
     BreakpointsScreen PointsPane { height: auto; min-height: 7; max-height: 40%; }
     BreakpointsScreen Input {
-        height: 3; border: round $panel; background: $background;
+        height: 3; border: round $border-blurred; background: $background;
         border-title-color: $title; border-subtitle-color: $title;
     }
     BreakpointsScreen Input:focus {

@@ -53,7 +53,7 @@ class SessionsScreen(ModalScreen[Path | None]):
     DEFAULT_CSS = """
     SessionsScreen { background: $background; }
     SessionsScreen Input, SessionsScreen #list, SessionsScreen #preview {
-        border: round $panel; border-title-color: $title; background: $background;
+        border: round $border-blurred; border-title-color: $title; background: $background;
     }
     SessionsScreen Input { height: 3; display: none; }
     SessionsScreen Input.-open { display: block; }

@@ -19,7 +19,7 @@ from inspector.widgets.styles import StyleWords
 SELECTED = "▸"
 """Drawn over the first cell of the selected row, where that is a space: colour is not enough."""
 
-_HIGHLIGHT = "on $block-cursor-blurred-background"
+_HIGHLIGHT = "on $block-cursor-blurred-background $block-cursor-blurred-text-style"
 
 
 @dataclass(frozen=True, slots=True)

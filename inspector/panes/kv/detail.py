@@ -8,7 +8,7 @@ from engine.records.cache import BranchState
 from engine.run.tree import ROOT
 from engine.text import visible, visible_bytes
 from inspector.draw.cells import ELLIPSIS
-from inspector.draw.numbers import cut, fit, muted
+from inspector.draw.numbers import FAINT, cut, fit, muted
 from inspector.panes.kv.branch import CursorBranch, Owner, Place, name_of, node_at, owners, token_at
 from inspector.panes.kv.pool import Kind, PoolLook, group_name, span
 from inspector.state.view import View
@@ -68,7 +68,7 @@ def _text(view: View, look: PoolLook, shown: Owner, width: int) -> Content:
     room = max(0, width - 4)
     text = text_of(view, shown.branch, start, until, room)
     after = text_of(view, shown.branch, until, end, room)
-    line = Content.assemble(("  “", "$title"), text, (after, "$cut dim"), ("”", "$title"))
+    line = Content.assemble(("  “", "$title"), text, (after, FAINT), ("”", "$title"))
     return cut(line, width)
 
 

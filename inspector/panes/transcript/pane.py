@@ -19,8 +19,16 @@ from textual.geometry import Size
 from engine.records.vocabulary import TokenKind
 from engine.text import visible
 from inspector.draw.cells import chop, hex_bytes, kind_style, token_text
+from inspector.draw.numbers import FAINT
 from inspector.messages import GoTo
-from inspector.panes.transcript.text_layout import THRESHOLDS, Run, Sign, TextLayout, shade
+from inspector.panes.transcript.text_layout import (
+    BOLD_FROM,
+    THRESHOLDS,
+    Run,
+    Sign,
+    TextLayout,
+    shade,
+)
 from inspector.state.loops import in_words, loop_at
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
@@ -107,9 +115,9 @@ class Transcript:
     def _run(self, run: Run) -> Iterator[Piece]:
         item = self.layout.items[run.index]
         ahead = run.index > self.cursor
-        style = f"{kind_style(item.token.kind) or '$cut'} dim" if ahead else item.style
+        style = f"{kind_style(item.token.kind)} {FAINT}" if ahead else item.style
         if run.sign is not Sign.NONE:
-            style = f"{_MUTED} dim"
+            style = FAINT
         head = 0
         if run.first and not self.layout.boundaries:
             head = 1
@@ -154,18 +162,22 @@ def not_read(text: str, width: int) -> list[Content]:
     return [*(Content.styled(line, _MUTED) for line in shown), state.truncate(width, ellipsis=True)]
 
 
-def legend(width: int, *, boundaries: bool = False) -> Content:
+def legend(width: int, *, boundaries: bool = False, colour: bool = True) -> Content:
     """The shades with the surprisal each begins at, and the other marks as far as they fit."""
-    scale = [Content.styled("surprisal, nats ", _MUTED)]
-    for index, lowest in enumerate((0.0, *THRESHOLDS)):
-        scale.append(Content.styled(f" {lowest:g} ".replace(" 0.", " ."), shade(index)))
-    scale.append(Content.styled("+", _MUTED))
-    edge = (Sign.BOUNDARY, f"{_MUTED} dim") if boundaries else ("t", f"{_MUTED} underline")
+    if colour:
+        scale = [Content.styled("surprisal, nats ", _MUTED)]
+        for index, lowest in enumerate((0.0, *THRESHOLDS)):
+            scale.append(Content.styled(f" {lowest:g} ".replace(" 0.", " ."), shade(index)))
+        scale.append(Content.styled("+", _MUTED))
+    else:
+        least = f"surprisal of {THRESHOLDS[BOLD_FROM - 1]:g} nats or more"
+        scale = [Content.styled("bold", "bold"), Content.styled(f" {least}", _MUTED)]
+    edge = (Sign.BOUNDARY, FAINT) if boundaries else ("t", f"{_MUTED} underline")
     token = ("token", _MUTED) if boundaries else ("oken", _MUTED)
     extras = [
         Content.assemble((OPENS, _MARK), ("cursor", _CURSOR), (CLOSES, _MARK)),
         Content.assemble(edge, token, (" start", _MUTED)),
-        Content.styled("ahead", "$cut dim"),
+        Content.styled("ahead", FAINT),
     ]
     line = Content.assemble(*scale)
     for extra in extras:
@@ -194,6 +206,8 @@ class TranscriptUI:
     """State of the pane: how beginnings of tokens are shown, and the layout to build upon."""
 
     boundaries: bool = False
+    colour: bool = True
+    """False where no shade is seen."""
     layout: TextLayout | None = None
     """The one of the picture before, which is of no use after this one."""
 
@@ -201,7 +215,7 @@ class TranscriptUI:
 def draw(view: View, size: Size, ui: TranscriptUI = TranscriptUI()) -> Picture:
     """The pane."""
     width, marks = size.width, ui.boundaries
-    header = [legend(width, boundaries=marks)] if size.height >= 3 else []
+    header = [legend(width, boundaries=marks, colour=ui.colour)] if size.height >= 3 else []
     rows = transcript(view, width, ui.layout, boundaries=marks)
     if rows is None:
         return Picture(not_read(view.log.asked, width), header)
@@ -241,7 +255,8 @@ class TranscriptPane(Pane):
 
     def picture(self, view: View, size: Size) -> Picture:
         layout = self._rows.layout if self._rows is not None else None
-        return draw(view, size, TranscriptUI(self._boundaries, layout))
+        colour = not (self.app.no_color and self.app.native_ansi_color)
+        return draw(view, size, TranscriptUI(self._boundaries, colour, layout))
 
     def clicked(self, row: int, x: int) -> None:
         rows = self._rows

@@ -10,7 +10,7 @@ from textual.content import Content
 from engine.records.step import How, StepRecord, StopKind
 from engine.text import visible, visible_bytes
 from inspector.draw.cells import clip, left, token_parts
-from inspector.draw.numbers import percent, plural
+from inspector.draw.numbers import FAINT, percent, plural
 from inspector.panes.tokens import Column, fitting
 from inspector.state.branches import Branches, Graph, Row
 from inspector.state.view import View
@@ -20,7 +20,7 @@ CURSOR = "●"
 OTHER = "≠"
 """Beside how a token was chosen: with other settings than the token before it."""
 _MUTED = "$title"
-_AHEAD = "$cut dim"
+_AHEAD = FAINT
 _TEXT_AT_LEAST = 12
 
 HOW = Column("how", 10)
@@ -180,7 +180,7 @@ class TreeRows:
         # Where the cursor is far down, the text that leads to it.
         start = max(1, cursor - self.width // 8) if at is not None else 1
         if start > 1:
-            yield "…", "dim"
+            yield "…", FAINT
         yield self._words(nodes[start : cursor + 1]), style
         yield self._words(nodes[max(start, cursor + 1) :]), _AHEAD
 

@@ -109,11 +109,11 @@ def test_who_put_a_token_there_is_counted_and_marked() -> None:
     assert counts(View(RunLog())) == ""
 
 
-def test_what_lies_ahead_is_dim() -> None:
+def test_what_lies_ahead_is_faint() -> None:
     rows = token_rows(View(some().log, 2), 75)
     assert rows is not None
-    assert "dim" in styles_at(rows, 4, "output")
-    assert "dim" not in styles_at(rows, 3, "output")
+    assert "$cut" in styles_at(rows, 4, "output")
+    assert "$cut" not in styles_at(rows, 3, "output")
 
 
 def test_rows_are_made_when_asked_for() -> None:

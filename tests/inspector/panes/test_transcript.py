@@ -270,11 +270,11 @@ def test_an_accent_is_not_torn_from_its_letter() -> None:
     assert [one.text for one in rows.pieces(0)][:2] == ["e\u0301", "a"]
 
 
-def test_what_lies_ahead_is_dim_and_without_shade() -> None:
+def test_what_lies_ahead_is_faint_and_without_shade() -> None:
     rows = transcript(View(sat().log, 1), 40)
     assert rows is not None
     ahead = styles_at(rows, 1, "cat")
-    assert "dim" in ahead.split()
+    assert "$cut" in ahead.split()
     assert "surprisal" not in ahead
 
 
