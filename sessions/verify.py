@@ -6,13 +6,16 @@ on from the *recorded* token, so that one difference does not hide what comes af
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from engine.records.model import ModelFacts
+from engine.records.round import MOST_DRAFTED
 from engine.records.step import How, StepRecord
 from engine.records.vocabulary import Token
+from engine.run.draft import DraftSource
+from engine.run.speculation import Speculation
 from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, SpecError, effective
@@ -33,7 +36,7 @@ class Check:
     recorded: Token
     found: Token
     forced: bool
-    """The user chose the token, so it cannot come out differently."""
+    """The token was given: by the user, or because its speculative round differed before it."""
     logit_difference: float | None
     """Largest difference of a raw logit among candidates that both steps kept."""
     margin: float | None
@@ -73,30 +76,51 @@ class Verification:
         return max(found, default=None)
 
 
-def verify(session: Session, stepper: Stepper, tip: int | None = None) -> Verification:
+def verify(
+    session: Session,
+    stepper: Stepper,
+    tip: int | None = None,
+    drafts: Callable[[str], DraftSource] | None = None,
+) -> Verification:
     """Run the branch to ``tip`` (default: the one extended last) again on the stepper's model.
 
-    The stepper's own run is lost. Raises SessionError where the two cannot be compared at all, and
+    ``drafts`` opens a draft source by its name, for a run with speculative rounds. The stepper's
+    own run is lost. Raises SessionError where the two cannot be compared at all, and
     what the stepper raises.
     """
-    checks = tuple(checking(session, stepper, tip))
+    checks = tuple(checking(session, stepper, tip, drafts))
     changes = tuple(model_changes(session.facts, stepper.backend.facts))
     return Verification(session.path.name, changes, checks)
 
 
-def checking(session: Session, stepper: Stepper, tip: int | None = None) -> Iterator[Check]:
+def checking(
+    session: Session,
+    stepper: Stepper,
+    tip: int | None = None,
+    drafts: Callable[[str], DraftSource] | None = None,
+) -> Iterator[Check]:
     """``verify`` step by step, for who wants to show how far it is."""
     _require_comparable(session, stepper.backend.facts)
     if session.prompt is None:
         raise SessionError(f"{session.path} holds no prompt: there is nothing to check")
     stepper.submit_ids(session.prompt.ids, session.prompt.text)
-    at = ROOT
-    for node in session.path_nodes(session.tip if tip is None else tip):
+    at, ready, sources = ROOT, list[StepRecord](), dict[str, DraftSource]()
+    path = session.path_nodes(session.tip if tip is None else tip)
+    stepper.max_tokens = len(path) + MOST_DRAFTED + 1
+    for node in path:
         recorded = session.step(node)
-        forced = recorded.draw.how is How.FORCED
         settings, seed = _settings_of(session, recorded), recorded.seed
-        force = recorded.token.id if forced else None
-        found = stepper.extend(at, force=force, seed=seed, settings=settings)
+        if recorded.round == node:
+            stepper.speculation = _speculation(session, node, drafts, sources)
+            ready = list(stepper.grow(at, seed=seed, settings=settings))
+        # After a difference, what the rest of its round would be is another round's.
+        inside = recorded.round not in (0, node)
+        forced = recorded.draw.how is How.FORCED or (inside and not ready)
+        if ready:
+            found = ready.pop(0)
+        else:
+            force = recorded.token.id if forced else None
+            found = stepper.extend(at, force=force, seed=seed, settings=settings)
         yield Check(
             node=node,
             position=recorded.position,
@@ -108,8 +132,25 @@ def checking(session: Session, stepper: Stepper, tip: int | None = None) -> Iter
         )
         if found.token.id != recorded.token.id:
             # The distribution is known already: this costs no pass.
+            ready = []
             found = stepper.extend(at, force=recorded.token.id, seed=seed, settings=settings)
         at = found.node
+
+
+def _speculation(
+    session: Session,
+    node: int,
+    drafts: Callable[[str], DraftSource] | None,
+    sources: dict[str, DraftSource],
+) -> Speculation:
+    """The drafting of the round that begins with ``node``; its source is opened once."""
+    found = session.rounds.get(node)
+    if found is None or drafts is None:
+        what = "was not kept" if found is None else f"drafted from {found.source!r:.60}"
+        raise SessionError(f"{session.path}: the round of node {node} {what}: it cannot be checked")
+    if found.source not in sources:
+        sources[found.source] = drafts(found.source)
+    return Speculation(sources[found.source], found.asked, found.accept)
 
 
 def _settings_of(session: Session, step: StepRecord) -> Effective:

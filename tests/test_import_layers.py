@@ -59,7 +59,7 @@ OUTSIDE = {
     "engine.plain_files "
     "engine.records engine.roofline engine.run.step_tree engine.run.tree engine.safe_output "
     "engine.sampling engine.text engine.timing",
-    "inspector.cli": "engine.backends engine.measure engine.models engine.openmp engine.process "
+    "inspector.cli": "engine.backends engine.drafts engine.measure engine.models engine.openmp engine.process "
     "engine.run",
     "sessions": "engine.acceptance engine.plain_files engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
     "sessions.examples": "engine.backends engine.run",

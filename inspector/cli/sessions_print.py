@@ -199,8 +199,11 @@ def _print_check(form: str, fields: dict[str, Any], lines: Iterable[str]) -> Non
 def check_live(session: Session, command: Open, form: str) -> int:
     """Check that a run is reproduced: once more on the model, in this process, token by token."""
     # The only command whose own process loads a model: nobody waits at a screen for it.
+    from functools import partial
+
     from engine.backends import open_backend
     from engine.backends.base import BackendError
+    from engine.drafts.open import open_draft
     from engine.models.checks import ModelError
     from engine.run.stepper import Stepper, StepperError
     from engine.sampling.candidates import SamplingError
@@ -209,7 +212,8 @@ def check_live(session: Session, command: Open, form: str) -> int:
     try:
         backend = open_backend(command.backend, dict(command.options), progress.show)
         checks, count = [], len(session.path_nodes(session.tip))
-        for done in verify.checking(session, Stepper(backend)):
+        opened = partial(open_draft, target=backend, opened=command, progress=progress.show)
+        for done in verify.checking(session, Stepper(backend), drafts=opened):
             checks.append(done)
             progress.show(
                 "checking", len(checks) / count, f"{len(checks):,} of {plural(count, 'token')}"

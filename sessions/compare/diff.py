@@ -279,6 +279,10 @@ def _settings(side: Side) -> dict[str, Any]:
     if side.settings is not None:
         found["preset"] = side.settings.preset
         found.update({name: setting.value for name, setting in side.settings.dials.items()})
+        draft = side.settings.draft
+        if draft.source:
+            tokens = draft.tokens or "auto"
+            found["draft"] = f"{draft.source}, {tokens} tokens, {draft.accept.value}"
     # What the steps really used: settings may have changed on the way.
     found["chain"] = " | ".join(dict.fromkeys(step.chain_spec for step in side.steps))
     found["seed"] = ", ".join(dict.fromkeys(str(step.seed) for step in side.steps))

@@ -38,9 +38,12 @@ def markdown_lines(source: Source) -> Iterator[str]:
         rows = [(name, str(setting.value), setting.source) for name, setting in dials]
         yield from _table(("dial", "value", "set by"), rows)
     yield "\n## Tokens\n\n"
+    # A column more only where tokens came in rounds: how each did.
+    rounds = bool(source.branch_rounds())
+    head = ("position", "token", "id", "p model", "p final", "rank", "entropy, nats", "ms")
     yield from _table(
-        ("position", "token", "id", "p model", "p final", "rank", "entropy, nats", "ms"),
-        (_row(step) for step in steps[:_ROWS]),
+        (*head, "came") if rounds else head,
+        ((*_row(step), step.came.value) if rounds else _row(step) for step in steps[:_ROWS]),
     )
     if len(steps) > _ROWS:
         yield f"\n{len(steps) - _ROWS:,} more tokens are left out here.\n"

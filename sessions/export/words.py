@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from engine.acceptance import acceptance, brief_words
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
 from engine.text import IncrementalDecoder
@@ -25,6 +26,11 @@ def about(source: Source) -> list[tuple[str, str]]:
         ]
     if settings is not None:
         rows += [("preset", settings.preset), ("seed", str(settings.seed))]
+    rounds = source.branch_rounds()
+    if rounds:
+        found = acceptance(rounds)
+        names = ", ".join(dict.fromkeys(one.source for one in rounds))
+        rows.append(("speculative decoding", f"{names}: {brief_words(found)}"))
     rows.append(("chain", "; ".join(dict.fromkeys(step.chain_spec for step in steps)) or NOTHING))
     rows += [
         ("prompt tokens", f"{len(source.prompt.tokens):,}" if source.prompt else NOTHING),

@@ -19,6 +19,7 @@ from sessions.export.source import Source
 from sessions.file.format import SessionError
 from sessions.reader import open_session
 from sessions.recording import first_records, record
+from sessions.verify import verify
 from sessions.writer import SessionWriter
 from tests.speculating import SOURCES, stepper, tiny
 
@@ -88,6 +89,32 @@ def test_a_run_without_drafts_has_none_of_it(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in lines_of(tmp_path / "plain.llmi", "jsonl")]
     assert [line["type"] for line in lines] == ["run", "step", "step", "step", "end"]
     assert not any("round" in line or "speculation" in line for line in lines)
+
+
+def test_a_report_says_how_each_token_came(saved: tuple[Path, dict[int, RoundRecord]]) -> None:
+    report = "\n".join(lines_of(saved[0], "md"))
+    assert "speculative decoding | other: " in report
+    assert "| ms | came |" in report
+    assert "| corrected |" in report
+    assert "the draft was rejected" not in "\n".join(lines_of(saved[0], "html")), "greedy"
+
+
+def test_a_run_with_rounds_is_done_again_to_the_last_draft(tmp_path: Path) -> None:
+    path = tmp_path / "run.llmi"
+    dials = {"temperature": 1.5}
+    run = stepper(tiny("llama"), SOURCES["other model"], tokens=0, dials=dials, max_tokens=TOKENS)
+    record(run, path, "abcabcabcab")
+    with open_session(path) as session:
+        again = stepper(tiny("llama"), max_tokens=TOKENS)
+        found = verify(session, again, drafts=lambda name: SOURCES["other model"](tiny("llama")))
+        assert found.reproduced
+        assert not any(one.forced for one in found.checks)
+        with pytest.raises(SessionError, match="drafted from 'other': it cannot be checked"):
+            verify(session, stepper(tiny("llama")))
+        # Another source: the tokens differ, and what is left of a round is only read.
+        other = verify(session, again, drafts=lambda name: SOURCES["ngram"](tiny("llama")))
+        assert len(other.checks) == len(session)
+        assert sum(one.forced for one in other.checks) > 0
 
 
 # --- what is in a file is not trusted ------------------------------------------------------------
