@@ -5,7 +5,7 @@
 Greedy decoding of a prompt that repeats itself and of prose: plain, prompt lookup with 2 to 8
 drafts, and the model's own first layers. All keep every record. They take turns, so that whatever
 else the machine does meets them alike; what is shown is the median of the rounds. ``inspection`` is
-the share of a round that is neither drafting nor the target's pass. The last line is one JSON object.
+the share of a round that is neither drafting nor the pass. The last line is one JSON object.
 """
 
 from __future__ import annotations
