@@ -30,13 +30,15 @@ class FlowApp(SafeApp[Result]):
 
     async def picture(self) -> str:
         """The screen as SVG, once what is to be seen on it is drawn; without lines that pass."""
-        lines = self.screen.get_child_by_id("textual-toastrack")
-        lines.display = False
+        passing = [one for one in self.screen.children if one.id == "textual-toastrack"]
+        for one in passing:
+            one.display = False
         drawn = asyncio.Event()
         self.call_after_refresh(drawn.set)
         await drawn.wait()
         picture = self.export_screenshot()
-        lines.display = True
+        for one in passing:
+            one.display = True
         return picture
 
     def say(self, line: str, *, warn: bool = False) -> None:
