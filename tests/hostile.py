@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from engine.records.events import Record
+from engine.records.round import (
+    Accept,
+    Drafted,
+    DraftVerdict,
+    Residual,
+    ResidualRow,
+    RoundEnd,
+    RoundRecord,
+)
 from engine.records.step import StepRecord
+from engine.records.vocabulary import Token
 from sessions.examples import example
 from sessions.rows import codec
 
@@ -40,6 +50,23 @@ def acting(text: str, *, allowed: str = "\n\t") -> str:
             or one in "\u061c\u200e\u200f\u2028\u2029"
         )
     )
+
+
+A_ROUND = RoundRecord(
+    node=1,
+    parent=0,
+    source="x",
+    accept=Accept.EXACT,
+    asked=1,
+    drafted=(Drafted(Token(1, b"x"), 0.5, DraftVerdict.REJECTED, p=0.25, u=0.75),),
+    added=1,
+    end=RoundEnd.REJECTED,
+    draft_ms=1.0,
+    verify_ms=1.0,
+    rest_ms=1.0,
+    residual=Residual(0.5, (ResidualRow(Token(2, b"x"), 0.75, 0.5, 1.0),)),
+)
+"""Its figures must fit together, so that no example can be made of its types alone."""
 
 
 def acting_apart_from_style(painted: str) -> str:
@@ -80,6 +107,8 @@ def example_of(hint: Any) -> Any:
             return hint(1) if hint is not bytes else b"x"
         case _ if isinstance(hint, type) and issubclass(hint, Enum):
             return next(iter(hint))
+    if hint is RoundRecord:
+        return A_ROUND
     if dataclasses.is_dataclass(hint):
         hints = codec.hints_of(hint)
         values = {field.name: example_of(hints[field.name]) for field in dataclasses.fields(hint)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from engine.backends.abilities import Measurable, Pooled, Profiled
+from engine.backends.abilities import Measurable, Pooled, Profiled, Shallow
 from engine.backends.base import Backend, BackendError
 from engine.progress import Progress, silent
 
@@ -35,7 +35,7 @@ BACKENDS = {
         "engine.backends.hf.load",
         "transformers on torch: the logits of the whole vocabulary",
         {name: name for name in (*_MODEL, *_KV)},
-        (Pooled, Measurable, Profiled),
+        (Pooled, Measurable, Profiled, Shallow),
     ),
     "scripted": Engine(
         "engine.backends.scripted_open",

@@ -20,14 +20,20 @@ from inspector.state.whatif import chain_of, turned
 class ForkMenu(Menu):
     """Menu of ways to branch at the cursor."""
 
+    # fmt: off
     BINDINGS: ClassVar[list[BindingType]] = [
-        shown("r", "choose('redraw')", "Draw again", "fork.redraw"),
-        shown("s", "choose('seed')", "With a seed …", "fork.seed"),
-        shown("t", "choose('token')", "Take a token …", "fork.token"),
-        shown("o", "choose('settings')", "Other settings …", "fork.settings"),
-        shown("w", "choose('where')", "Elsewhere", "fork.where"),
-        shown("P", "choose('prompt')", "Another prompt …", "fork.prompt"),
+        shown("r", "choose('redraw')", "Draw again", "fork.redraw", "With a new seed"),
+        shown("s", "choose('seed')", "With a seed …", "fork.seed", "A seed of your own"),
+        shown("t", "choose('token')", "Take a token …", "fork.token",
+              "Instead of drawing: a text, or the id of a token"),
+        shown("o", "choose('settings')", "Other settings …", "fork.settings",
+              "The sampler's dials, for this token and all new ones"),
+        shown("w", "choose('where')", "Elsewhere", "fork.where",
+              "Instead of the token at the cursor, or after it"),
+        shown("P", "choose('prompt')", "Another prompt …", "fork.prompt",
+              "A new run, which reads again only what differs"),
     ]
+    # fmt: on
 
 
 class DeleteMenu(Menu):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from textual.geometry import Size
 
 from engine.commands import SetBreakpoints
 from engine.conditions import condition as conditions
@@ -13,7 +14,7 @@ from engine.conditions.condition import Condition, Unavailable
 from engine.records.events import Breakpoint, BreakpointsSet
 from engine.run.stepper import Stepper
 from inspector.cli.run_breakpoints import BreakpointChecker
-from inspector.panes.breakpoints import PointsPane
+from inspector.panes.breakpoints import draw_points
 from inspector.state.breakpoints import BreakpointState
 from inspector.state.view import RunLog
 from tests.engine.conditions.test_breakpoints import cities
@@ -123,10 +124,7 @@ def test_b10_what_a_session_brings_is_switched_off_where_it_is_shown(no_time: No
     assert any("breakpoint 1 cannot be told" in line and "switched off" in line for line in news)
     breakpoints.watched(3)
     assert breakpoints.take_news() == [], "said once"
-    pane = PointsPane()
-    pane.watched = watched
-    text = "\n".join(line.plain for line in [pane._mark(watched.marks[0], 120)])
-    assert "switched off" in text
+    assert "switched off" in draw_points(watched, Size(120, 10)).rows[0].plain
 
 
 def test_b10_many_conditions_of_a_session_are_shown_within_a_moment() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine.commands import Configure, Open, Submit
+from engine.records.round import DraftSettings
 from inspector.cli import main as cli
 from inspector.cli.config import Config, ConfigError
 from inspector.cli.options import (
@@ -136,7 +137,7 @@ def test_flags_win_over_the_file_and_both_over_defaults() -> None:
     one = asked("a", "--seed", "5", "--temperature", "0.9", config=config)
     assert one.open.options["model"] == "m"
     assert one.configure == Configure(
-        "guide", {"temperature": 0.9, "top_k": 7}, "", seed=5, max_tokens=9
+        "guide", {"temperature": 0.9, "top_k": 7}, "", seed=5, max_tokens=9, draft=DraftSettings()
     )
     assert asked("a").configure.seed == 0
 
