@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.records.step import DrawnOn, StepRecord
+from engine.records.step import DrawnOn, How, StepRecord
 from engine.records.step_table import StepPath
 from engine.records.vocabulary import Token
 from engine.text import label, visible
@@ -114,9 +114,10 @@ def _branch(source: Source, tip: int, steps: Sequence[StepRecord], branches: int
 def _token(step: StepRecord, text: str) -> str:
     # A piece of a character shows its bytes; the piece that completes it, the character.
     shown = visible(text, newline="⏎\n") if text else _label(step.token)
+    forced = " forced" if step.draw.how is How.FORCED else ""
     shade = sum(step.surprisal >= limit for limit in _SHADES)
     return (
-        f'<span class="t s{shade}" role="button" tabindex="-1" data-node="{step.node}" '
+        f'<span class="t s{shade}{forced}" role="button" tabindex="-1" data-node="{step.node}" '
         f'aria-pressed="false">{html.escape(shown)}</span>'
     )
 
