@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
@@ -41,6 +43,12 @@ ENDS = {"ctrl+q", "ctrl+z", "ctrl+c", "super+c", "K", "M", "e", "w", "y"}
 
 QUITS = {("", "q"), ("a run that is not kept", "d")}
 """The keys that are meant to quit."""
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of the export's menu write into the current folder."""
+    monkeypatch.chdir(tmp_path)
 
 
 def depth(one: Inspector) -> int:
