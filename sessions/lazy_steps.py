@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.records.step import StageTrace, StepRecord, TopTable
+from engine.records.step import How, StageTrace, StepRecord, TopTable
 from engine.records.step_table import FIGURES, Figures, StepTable
 from engine.records.vocabulary import KINDS, Token
 from sessions.file.format import ROWS_A_STEP, STAGES_A_STEP
@@ -64,7 +64,8 @@ _STAGES = _LADDER.format(", ".join(STAGE_COLUMNS), "stage_result")
 _TOKEN_OF = "SELECT id, bytes, kind FROM token WHERE key = ?"
 _FIGURES = (
     "SELECT s.node, s.parent, t.id, s.raw_logprob, s.entropy_raw, s.entropy_final, s.forward_ms, "
-    "s.sample_ms, s.total_ms, s.kv_bytes, s.warmup, s.reused, s.reread, s.extra, "
+    "s.sample_ms, s.total_ms, s.kv_bytes, s.warmup, s.reused, s.reread, "
+    f"s.how = '{How.FORCED}', s.extra, "
     "s.token, t.bytes, t.kind "
     "FROM step AS s JOIN token AS t ON t.key = s.token ORDER BY s.node"
 )

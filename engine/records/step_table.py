@@ -14,7 +14,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records.step import StepRecord
+from engine.records.step import How, StepRecord
 from engine.records.vocabulary import Token
 
 Figures = NDArray[np.void]
@@ -35,6 +35,7 @@ FIGURES = np.dtype(
         ("warmup", np.bool_),
         ("reused", np.bool_),
         ("reread", np.bool_),
+        ("forced", np.bool_),
         ("round", np.int64),
     ]
 )
@@ -58,6 +59,7 @@ def row_of(step: StepRecord) -> tuple[Any, ...]:
         t.warmup,
         t.reused,
         t.reread,
+        step.draw.how is How.FORCED,
         step.round,
     )
 

@@ -155,6 +155,14 @@ def legend(width: int) -> Content:
     return fit(width, line + note, line, Content(" ").join(full))
 
 
+def with_marks(text: str, width: int) -> Content:
+    """``text`` for a pane's lower border, behind the meaning of the marks; or that alone."""
+    names = [Content.assemble((mark, f"${name}"), f" {name}") for mark, name in MEANING.items()]
+    every, usual = Content("  ").join(names), Content("  ").join(names[:2])
+    behind = Content(f" · {text}" if text else "")
+    return fit(width, every + behind, usual + behind, usual)
+
+
 # --- lines ----------------------------------------------------------------------------------
 
 

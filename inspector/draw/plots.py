@@ -38,6 +38,8 @@ class Series:
     style: str
     skipped: Mapping[int, str]
     first_step: int = 1
+    none_yet: str = "no step yet"
+    """The reason for which there are no values."""
     nearby: bool = False
     """True if values lie close together, far from 0: a chart then shows where, not how much."""
 
@@ -67,30 +69,37 @@ class Series:
 def plot(series: Series, width: int, height: int) -> list[Content]:
     """The series in at most ``height`` lines; the newest steps where ``width`` is not enough."""
     if not len(series.values):
-        return [cut(padded(muted(series.name), AXIS) + muted("—  no step yet"), width)]
+        return [cut(padded(muted(series.name), AXIS) + muted(f"—  {series.none_yet}"), width)]
     if height <= 1:
         return [_line(series, width)]
     if height < CHART_FROM:
         drawn = series.tail(max(1, width))
-        return [_stats(series, width), _wide(spark_row(drawn), drawn, width)]
+        return [_stats(drawn, width), _wide(spark_row(drawn), drawn, width)]
     return [_stats(series, width), *_chart(series, width, height - 1)]
 
 
 def _line(series: Series, width: int) -> Content:
-    """``latency  ▃▃▄w▃  41.0 ms – 52.3 ms •``: all in one line."""
+    """``latency  ▃▃▄w▃  41.0 ms – 52.3 ms •``: all in one line, of the steps that are drawn."""
     room = max(1, width - AXIS)
     head = padded(muted(series.name), AXIS)
-    tail = series.tail(room)
-    notes = [Content("")]
-    if len(tail.counted):
-        low, high = map(series.text, tail.bounds)
-        notes = [_marked(series, f"  {low} – {high}"), _marked(series, f"  to {high}"), *notes]
-    for note in notes:
-        left = room - note.cell_length
-        if left >= min(len(series.values), LEAST) or not note.cell_length:
+    for form in ("  {low} – {high}", "  to {high}", ""):
+        drawn, left, note = series.tail(room), room + 1, Content("")
+        # A longer note leaves room for fewer steps, and those may have other bounds.
+        while left + note.cell_length > room:
+            left = room - note.cell_length
+            drawn = series.tail(max(1, left))
+            note = _bounds(drawn, form)
+        if left >= min(len(series.values), LEAST) or not form:
             break
-    drawn = series.tail(left)
     return cut(Content.assemble(head, _wide(spark_row(drawn), drawn, left), note), width)
+
+
+def _bounds(series: Series, form: str) -> Content:
+    """The least and the greatest value in words; nothing where there are none."""
+    if not form or not len(series.counted):
+        return Content("")
+    low, high = map(series.text, series.bounds)
+    return _marked(series, form.format(low=low, high=high))
 
 
 def _marked(series: Series, text: str) -> Content:

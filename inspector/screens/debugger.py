@@ -35,6 +35,10 @@ USABLE = (40, 12)
 """Below this size there is only a message."""
 
 
+LOW = 18
+"""Below this height the transcript has two lines, so that the other pane has rows."""
+
+
 class Body(Container):
     """The container of the panes; they cover it whole, so it is painted as what costs least."""
 
@@ -93,6 +97,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self.set_class(small, "-small")
         wide = width >= WIDE[0] and height >= WIDE[1]
         self.set_class(wide, "-wide")
+        self.set_class(height < LOW, "-low")
         if small:
             wanted = f"{USABLE[0]}x{USABLE[1]}"
             self.query_one("#too-small", Static).update(

@@ -150,13 +150,13 @@ def _loading(now: LoadProgress) -> str:
 
 
 def _position(view: View) -> tuple[str, ...]:
-    """The cursor's place in the text: tokens up to it, of all there are, of all that fit."""
-    here = len(view.prompt.tokens if view.prompt else ()) + len(view.path)
+    """The cursor's position, of the last one there is, and the context's length."""
+    here = max(0, view.prompt_length + len(view.path) - 1)
     ahead = len(view.ahead)
     of = f" of {here + ahead:,}" if ahead else ""
     context = view.facts.context_length if view.facts is not None else None
     room = f"/{context:,}" if context is not None else ""
-    return (f"token {here:,}{of}{room}", f"{here:,}{of}{room}", "")
+    return (f"position {here:,}{of}{room}", f"{here:,}{of}{room}", "")
 
 
 def _branch(view: View) -> tuple[str, ...]:

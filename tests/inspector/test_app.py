@@ -228,6 +228,16 @@ async def test_any_terminal_size(size: tuple[int, int]) -> None:
             assert "too small" in screen_text(one)
 
 
+async def test_the_smallest_screen_has_rows_of_the_ladder() -> None:
+    """F11."""
+    one = app()
+    async with one.run_test(size=(40, 12)) as pilot:
+        await press(pilot, "n")
+        ladder = one.debugger.query_one(LadderPane)
+        assert ladder.body_height >= 2
+        assert "●" in ladder.render_line(1).text + ladder.render_line(2).text
+
+
 async def test_resizing_while_it_runs() -> None:
     one = app()
     async with one.run_test(size=(160, 48)) as pilot:

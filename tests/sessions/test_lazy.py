@@ -82,7 +82,7 @@ async def test_opening_and_jumping_read_what_is_seen(long: Session, reads: Reads
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot)
         assert one.controller.cursor.node == STEPS
-        assert f"token {9 + STEPS:,}" in screen_text(one)
+        assert f"position {8 + STEPS:,}" in screen_text(one)
         first, last, middle = 0, STEPS // BLOCK, MIDDLE // BLOCK
         blocks, ladders = reads.take()
         assert set(blocks) <= {first, last - 1, last}
@@ -94,7 +94,7 @@ async def test_opening_and_jumping_read_what_is_seen(long: Session, reads: Reads
         one.controller.cursor.go_to(MIDDLE)
         one.paint()
         await press(pilot)
-        assert f"token {9 + MIDDLE:,} of {9 + STEPS:,}" in screen_text(one)
+        assert f"position {8 + MIDDLE:,} of {8 + STEPS:,}" in screen_text(one)
         blocks, ladders = reads.take()
         assert middle in blocks
         assert set(blocks) <= {middle - 1, middle, middle + 1}

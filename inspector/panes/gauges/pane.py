@@ -9,7 +9,7 @@ from textual.geometry import Size
 
 from engine.records.step import StepRecord
 from engine.records.step_table import figures_of
-from inspector.draw.numbers import Mark, beside, cut, legend, ms, muted, nats, rate, row
+from inspector.draw.numbers import Mark, beside, cut, ms, muted, nats, rate, row, with_marks
 from inspector.draw.plots import Series, plot
 from inspector.panes.gauges.cache_curves import FROM, Chart, chart_of, curve_lines
 from inspector.panes.gauges.figures import LABEL, MBU, Gauge, gauges
@@ -36,6 +36,7 @@ def latency(path: Sequence[StepRecord]) -> Series:
         "$phase-prefill",
         letters(later),
         first_step=2,
+        none_yet="the first token's wait is TTFT" if len(path) else "no step yet",
         nearby=True,
     )
 
@@ -53,7 +54,8 @@ def entropies(path: Sequence[StepRecord]) -> tuple[Series, Series]:
 def draw(view: View, size: Size) -> Picture:
     """The pane."""
     tps = view.speed.tps
-    return Picture(_lines(view, *size), subtitle="" if tps is None else rate(tps))
+    subtitle = with_marks("" if tps is None else rate(tps), size.width)
+    return Picture(_lines(view, *size), subtitle=subtitle)
 
 
 def _lines(view: View, width: int, height: int) -> list[Content]:
@@ -98,15 +100,13 @@ def _plots(
 
 
 def _figures(shown: Sequence[Gauge], width: int, height: int) -> list[Content]:
-    """The figures, with their definitions where there is room for both, and the legend."""
+    """The figures, with their definitions where there is room for both."""
     explain = width >= EXPLAIN_WIDTH and height >= max(EXPLAIN_FROM, 2 * len(shown))
     lines = []
     for gauge in shown:
         lines.append(row(gauge.label, LABEL, width, gauge.figure, *gauge.notes))
         if explain and gauge.definition:
             lines.append(cut(muted(" " * LABEL + gauge.definition), width))
-    if height > len(lines) or not height:
-        lines.append(legend(width))
     return lines
 
 

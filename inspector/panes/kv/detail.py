@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from textual.content import Content
 
 from engine.records.cache import BranchState
@@ -10,7 +11,7 @@ from engine.text import visible, visible_bytes
 from inspector.draw.cells import ELLIPSIS
 from inspector.draw.numbers import FAINT, cut, fit, muted
 from inspector.panes.kv.branch import CursorBranch, Owner, Place, name_of, node_at, owners, token_at
-from inspector.panes.kv.pool import Kind, PoolLook, group_name, span
+from inspector.panes.kv.pool import GroupLook, Kind, PoolLook, group_name, span
 from inspector.state.view import View
 
 _NAMED = 3
@@ -47,7 +48,10 @@ def block_lines(view: View, look: PoolLook, place: Place, width: int) -> list[Co
     where = f"position{'s' * (end - start > 1)} {numbers}"
     filled = f"{int(group.group.filled[place.block]):,}/{pool.block_size:,} filled"
     by, few = _holders(view, look, held), _holders(view, look, held, names=1)
+    gap = _free_before(group, place.block)
+    apart = f"  ·  {gap:,} free before it: room to grow"
     variants = (
+        *([f"  {where}  ·  {by}{apart}", f"  {where}{apart}"] if gap > 1 else []),
         f"  {where}, {filled}  ·  {by}",
         f"  {where}  ·  {by}",
         f"  {where}, {filled}  ·  {few}",
@@ -56,6 +60,12 @@ def block_lines(view: View, look: PoolLook, place: Place, width: int) -> list[Co
         f"  {numbers}",
     )
     return [fit(width, *(head + one for one in variants)), _text(view, look, shown, width)]
+
+
+def _free_before(group: GroupLook, block: int) -> int:
+    """Number of free blocks between a block and another branch's before it."""
+    taken = np.flatnonzero(group.kind[:block] != Kind.FREE)
+    return block - 1 - int(taken[-1]) if taken.size else 0
 
 
 def _text(view: View, look: PoolLook, shown: Owner, width: int) -> Content:

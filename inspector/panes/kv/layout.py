@@ -9,7 +9,7 @@ from textual.content import Content
 
 from engine.records.cache import PoolState
 from engine.text import visible
-from inspector.draw.numbers import cut, fit, heading, legend, muted, padded, plural
+from inspector.draw.numbers import cut, fit, heading, muted, padded, plural
 from inspector.panes.kv.branch import Place
 from inspector.panes.kv.branches import branch_lines
 from inspector.panes.kv.figures import figures, lengths
@@ -172,10 +172,10 @@ def kv_rows(
         return _logical(view, width, height, (head, rest), look)
     roomy = two and height >= ROOMY
     sizes, text = pool_figures(look.pool, view.facts, left), prefix_lines(view, left)
-    parts = [sizes, text, [legend(left)]]
+    parts = [sizes, text]
     if view.step is None and not roomy:
         # At the prompt the first question is what of it was found.
-        parts, rest = [rest, sizes, [legend(left)]], text
+        parts, rest = [rest, sizes], text
     lines = [*rest, *(line for part in parts for line in (_apart(part) if roomy else part))]
     if not two:
         drawn = pool_picture(look, width, max(4, height - len(head)), settled=view.settled)
@@ -211,16 +211,13 @@ def _logical(
         left = max(LEFT, min(64, width * 2 // 5))
         lines = head + rest
         lines += prefix_lines(view, left) if view.step is None else []
-        if height > len(lines) + 1:
-            lines += [legend(left)]
         if height > len(lines) + 8:
             lines += [Content(""), *lengths(view.facts, state(view), left)]
         right = width - left - GAP
         return KVRows(lines, logical_picture(view, right, max(height, 3)), left + GAP, None)
     spare = height - len(head) - len(rest)
     if spare >= 4:
-        foot = [legend(width)] if spare >= 7 else []
-        drawn = logical_picture(view, width, spare - len(foot))
-        return KVRows((), [*head, *rest, *drawn, *foot], 0, None)
+        drawn = logical_picture(view, width, spare)
+        return KVRows((), [*head, *rest, *drawn], 0, None)
     drawn = logical_picture(view, width, max(3, height - len(head)))
-    return KVRows((), [*head, *drawn, *rest, legend(width)], 0, None)
+    return KVRows((), [*head, *drawn, *rest], 0, None)

@@ -8,7 +8,7 @@ from textual.binding import Binding
 from textual.events import Leave, MouseMove
 from textual.geometry import Size
 
-from inspector.draw.numbers import plural
+from inspector.draw.numbers import plural, with_marks
 from inspector.draw.numbers import size as amount
 from inspector.messages import GoTo
 from inspector.panes.kv.branch import Place
@@ -44,7 +44,7 @@ def draw(view: View, size: Size, ui: KVUI = KVUI()) -> Picture:
         held = plural(kv.stored, "position")
         held = held if kv.nbytes is None else f"{held} · {amount(kv.nbytes)}"
     rows = kv_rows(view, width, max(1, height - len(footer)), look, place)
-    return Picture(rows, footer=footer, subtitle=held)
+    return Picture(rows, footer=footer, subtitle=with_marks(held, width))
 
 
 def _chosen(look: PoolLook | str, ui: KVUI) -> Place | None:
@@ -76,6 +76,7 @@ The grid is the pool of blocks that K and V lie in, in the pool's own order. **�
 text that led to the cursor's token, **▓** of a branch that is held, **░** of one that nobody holds:
 it stays until its room is needed, oldest first. A low block is part-filled, a digit is how many
 branches share it (**+**: ten or more), **·** is free, **×** free because it was thrown out.
+A new branch begins some blocks behind the last one: so each can grow in one piece.
 
 **[** and **]** choose the block before and after, **↑** and **↓** one a line up or down, and so
 does the mouse; the lines below say what it holds. **enter**, or a click, goes to its last token.

@@ -116,7 +116,9 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
         remark=f"what if: {shown.problem}" if shown.problem else "",
         subtitle=f"{entropy} · full bar {share(candidates.largest)}",
         select=selected,
-        top=step is not ui.before,
+        # Without a footer there is no pinned row: the one that was drawn is brought into sight.
+        follow=None if below else candidates.row_of(candidates.draw.token_id),
+        top=step is not ui.before and below > 0,
         tries=was is not None,
         wants=wants,
     )

@@ -15,7 +15,6 @@ from inspector.draw.numbers import (
     beside,
     cut,
     derived,
-    legend,
     measured,
     ms,
     muted,
@@ -25,6 +24,7 @@ from inspector.draw.numbers import (
     rate,
     right,
     row,
+    with_marks,
 )
 from inspector.panes.kv.prefix import prefix_short
 from inspector.panes.prefill.layers import layer_lines
@@ -61,11 +61,10 @@ def _lines(view: View, width: int, height: int) -> list[Content]:
         lines.append(cut(muted("w: warm-up, the first pass of its shape"), left))
     room = height - len(head)
     if side:
-        lines.append(legend(left))
         return [*head, *beside(lines, layer_lines(chunks, width - left - 2, room), left)]
     if chunks:
         lines += layer_lines(chunks, width, room - len(lines) - 1)
-    return [*head, *lines, legend(width)]
+    return [*head, *lines]
 
 
 # --- the axis -------------------------------------------------------------------------------
@@ -198,7 +197,7 @@ def draw(view: View, size: Size) -> Picture:
     ttft = view.speed.ttft_ms
     return Picture(
         _lines(view, *size),
-        subtitle="" if ttft is None else f"TTFT {ms(ttft)}",
+        subtitle=with_marks("" if ttft is None else f"TTFT {ms(ttft)}", size.width),
     )
 
 

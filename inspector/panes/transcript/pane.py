@@ -1,9 +1,11 @@
 """The transcript: the prompt and what was generated, as tokens in running text.
 
-Each token's first cell is underlined, which shows where tokens begin without taking room; ``t``
-puts marks between them instead, for terminals that do not underline. Generated tokens stand on a
-shade for their surprisal. A character made of several tokens is drawn once, when its last byte is
-there, and belongs to the token that completed it.
+Each token's first letter is underlined, which shows where tokens begin without taking room; ``t``
+puts marks between them instead, for terminals that do not underline. A token that was forced is
+underlined as a whole. Spaces are not underlined: a token of nothing else begins with ``␣``.
+
+Generated tokens stand on a shade for their surprisal. A character made of several tokens is drawn
+once, when its last byte is there, and belongs to the token that completed it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.geometry import Size
 
+from engine.records.step import How
 from engine.records.vocabulary import TokenKind
 from engine.text import visible
 from inspector.draw.cells import chop, hex_bytes, kind_style, token_text
@@ -35,6 +38,8 @@ from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import Picture
 
 OPENS, CLOSES = "▐", "▌"
+SPACE = "␣"
+_FORCED = "underline italic"
 _CURSOR = "$cursor-token-text on $cursor-token $cursor-token-style"
 _MARK = "$cursor-token"
 _MUTED = "$text-muted"
@@ -118,14 +123,22 @@ class Transcript:
         style = f"{kind_style(item.token.kind)} {FAINT}" if ahead else item.style
         if run.sign is not Sign.NONE:
             style = FAINT
-        head = 0
+        spaces, head = 0, 0
         if run.first and not self.layout.boundaries:
-            head = 1
+            spaces = len(run.text) - len(run.text.lstrip(" "))
+            head = min(spaces + 1, len(run.text))
             while head < len(run.text) and not cell_len(run.text[head]):
                 head += 1  # an accent stays with its letter
-            yield Piece(run.text[:head], f"{style} underline", run.index)
+        if spaces:
+            blank = SPACE + run.text[1:spaces] if head == spaces else run.text[:spaces]
+            yield Piece(blank, f"{style} {_MUTED}", run.index)
+        rest = style
+        if item.forced and run.sign is Sign.NONE:
+            rest, head = f"{style} {_FORCED}", spaces
+        if run.text[spaces:head]:
+            yield Piece(run.text[spaces:head], f"{style} underline", run.index)
         if run.text[head:]:
-            yield Piece(run.text[head:], style, run.index)
+            yield Piece(run.text[head:], rest, run.index)
 
     def token_at(self, number: int, x: int) -> int | None:
         """The index of the token at cell ``x`` of line ``number``, if there is one."""
@@ -162,7 +175,9 @@ def not_read(text: str, width: int) -> list[Content]:
     return [*(Content.styled(line, _MUTED) for line in shown), state.truncate(width, ellipsis=True)]
 
 
-def legend(width: int, *, boundaries: bool = False, colour: bool = True) -> Content:
+def legend(
+    width: int, *, boundaries: bool = False, colour: bool = True, forced: bool = False
+) -> Content:
     """The shades with the surprisal each begins at, and the other marks as far as they fit."""
     if colour:
         scale = [Content.styled("surprisal, nats ", _MUTED)]
@@ -176,6 +191,7 @@ def legend(width: int, *, boundaries: bool = False, colour: bool = True) -> Cont
     token = ("token", _MUTED) if boundaries else ("oken", _MUTED)
     extras = [
         Content.assemble((OPENS, _MARK), ("cursor", _CURSOR), (CLOSES, _MARK)),
+        *([Content.styled("forced", f"{_MUTED} {_FORCED}")] if forced else []),
         Content.assemble(edge, token, (" start", _MUTED)),
         Content.styled("ahead", FAINT),
     ]
@@ -197,6 +213,7 @@ def cursor_info(view: View) -> Content:
     parts = [f"position {step.position:,}", f"id {step.token.id}"]
     if step.token.kind is TokenKind.BYTE:
         parts.append(f"bytes {hex_bytes(step.token.bytes)}")
+    parts += ["forced"] if step.draw.how is How.FORCED else []
     parts += [f"{step.surprisal:.2f} nats", f"rank {step.rank:,}"]
     return Content.assemble(" · ".join(parts) + " · ", token_text(step.token))
 
@@ -215,8 +232,10 @@ class TranscriptUI:
 def draw(view: View, size: Size, ui: TranscriptUI = TranscriptUI()) -> Picture:
     """The pane."""
     width, marks = size.width, ui.boundaries
-    header = [legend(width, boundaries=marks, colour=ui.colour)] if size.height >= 3 else []
     rows = transcript(view, width, ui.layout, boundaries=marks)
+    forced = rows is not None and bool(view.branch.figures["forced"].any())
+    key = legend(width, boundaries=marks, colour=ui.colour, forced=forced)
+    header = [key] if size.height >= 3 else []
     if rows is None:
         return Picture(not_read(view.log.asked, width), header)
     loop = loop_at(view)

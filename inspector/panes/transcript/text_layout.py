@@ -80,6 +80,7 @@ class Item:
     token: Token
     node: int
     style: str
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +134,13 @@ class TextLayout:
         if self.prompt_count + same < len(self.items):
             self._back_to(self.prompt_count + same)
         rest = steps[len(self.items) - self.prompt_count :]
-        surprisals = (-rest.figures["raw_logprob"]).tolist()
+        surprisals, forced = (-rest.figures["raw_logprob"]).tolist(), rest.figures["forced"]
         for at, (node, surprisal) in enumerate(zip(rest.nodes, surprisals, strict=True)):
             if not len(self.items) % MARK_EVERY:
                 self._mark()
             token = rest.token(at)
             style = f"{kind_style(token.kind)} {shade(level(surprisal))}"
-            self._append(Item(token, node, style.strip()))
+            self._append(Item(token, node, style.strip(), bool(forced[at])))
 
     def _in_common(self, steps: StepPath) -> int:
         """Number of ``steps`` that are laid out already."""

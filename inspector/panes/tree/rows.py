@@ -155,12 +155,12 @@ class TreeRows:
                 "tokens": f"{count:,}",
                 "end": ending,
             }
-        turned = other_settings(self.view, row.head)
+        turned, every = other_settings(self.view, row.head), f"{len(nodes):,}"
         mark = f" {OTHER}" if turned else ""
         return {
             "prob": percent(step.final_prob),
             "how": clip(how(step), HOW.cells - len(mark)) + mark,
-            "tokens": f"{len(nodes):,}" if at is None else f"{at + 1:,}/{len(nodes):,}",
+            "tokens": every if at is None or at + 1 == len(nodes) else f"{at + 1:,}/{every}",
             "end": ending,
             "other settings": ", ".join(turned),
         }

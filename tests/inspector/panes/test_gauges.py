@@ -14,7 +14,8 @@ from textual.geometry import Size
 from engine.records.cache import KVState
 from engine.records.events import Record
 from engine.records.measured import Ceilings
-from inspector.draw.numbers import row
+from inspector.draw.numbers import Mark, ms, row
+from inspector.draw.plots import Series, plot
 from inspector.panes.gauges.figures import gauges
 from inspector.panes.gauges.pane import draw
 from inspector.state.ceilings import Known
@@ -71,7 +72,6 @@ entropy   ▄ █ ▂ ▄ ▂   1.00 nats – 4.00 nats ƒ
  final    ▄ █ ▂ ▂     0.00 nats – 2.00 nats ƒ
 KV cache  630 KiB •   14 positions
 steps     5   3 averaged
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -93,7 +93,6 @@ MBU       20% ƒ   floor 26.9 ms ƒ
 weights   513 MiB •   float32
 KV cache  630 KiB •   14 positions
 steps     5   3 averaged
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -112,7 +111,7 @@ MBU       20% ƒ   floor 26.9 ms ƒ                 │██ ██ ▄▄ █�
 weights   513 MiB •   float32                    0┴1           5 step
 KV cache  630 KiB •   14 positions       final  0.00 nats – 2.00 nats ƒ
 steps     5   3 averaged                 2.00 nats┤   ██
-• measured   ƒ derived   ~ estimated              │██ ██ ▄▄ ▄▄
+                                                  │██ ██ ▄▄ ▄▄
                                                  0┴1           5 step
 """
     )
@@ -140,15 +139,15 @@ weights   513 MiB •   134,515,008 parameters, float32                         
 KV cache  630 KiB •   14 positions                                                        │   ██
 steps     5   3 in the averages; left out: 1 warm-up                                      │   ██
           w warm-up; r reused logits; b branch read again; × not finite                   │▄▄ ██    ▄▄
-• measured   ƒ derived   ~ estimated   counts are exact and carry no mark                 │██ ██    ██
-                                                                                          │██ ██ ▂▂ ██ ▂▂
-Steps: times •, entropy in nats ƒ ────────────────────────────────────────────            │██ ██ ██ ██ ██
+                                                                                          │██ ██    ██
+Steps: times •, entropy in nats ƒ ────────────────────────────────────────────            │██ ██ ▂▂ ██ ▂▂
   step    total  forward   sample    other  entropy  final    token                       │██ ██ ██ ██ ██
-     1  3.00 ms        —  2.00 ms  1.00 ms     2.00   1.00     word                      0┴1           5 step
-     2   303 ms   300 ms  2.00 ms  1.00 ms     4.00   2.00  w  word             entropy after the chain  0.00 nats – 2.00 nats, median 0.50 nats ƒ
-     3   100 ms  96.0 ms  2.00 ms  2.00 ms     1.00   0.50     word              2.00 nats┤   ██
-     4   100 ms  96.0 ms  2.00 ms  2.00 ms     2.00   0.50     word                       │   ██
+     1  3.00 ms        —  2.00 ms  1.00 ms     2.00   1.00     word                       │██ ██ ██ ██ ██
+     2   303 ms   300 ms  2.00 ms  1.00 ms     4.00   2.00  w  word                      0┴1           5 step
+     3   100 ms  96.0 ms  2.00 ms  2.00 ms     1.00   0.50     word             entropy after the chain  0.00 nats – 2.00 nats, median 0.50 nats ƒ
+     4   100 ms  96.0 ms  2.00 ms  2.00 ms     2.00   0.50     word              2.00 nats┤   ██
      5   200 ms   196 ms  2.00 ms  2.00 ms     1.00   0.00     word                       │   ██
+                                                                                          │   ██
                                                                                           │   ██
                                                                                           │▄▄ ██
                                                                                           │██ ██
@@ -174,7 +173,6 @@ MBU       —  needs two tokens that count
 weights   513 MiB •   float32
 KV cache  —  nothing read yet
 steps     0   0 in the averages
-• measured   ƒ derived   ~ estimated
 latency   —  no step yet
 entropy   —  no step yet
  final    —  no step yet
@@ -251,5 +249,35 @@ def test_no_line_breaks_its_frame(width: int, height: int) -> None:
 
 
 def test_the_border_shows_the_decode_rate() -> None:
-    assert draw(view(*RUN), Size(49, 11)).subtitle == "7.50 tok/s"
-    assert draw(view(), Size(49, 11)).subtitle == ""
+    assert border(RUN, 49) == "• measured  ƒ derived  ~ estimated · 7.50 tok/s"
+    assert border(RUN, 35) == "• measured  ƒ derived · 7.50 tok/s"
+
+
+def border(records: Sequence[Record], width: int) -> str:
+    subtitle = draw(view(*records), Size(width, 11)).subtitle
+    return subtitle if isinstance(subtitle, str) else subtitle.plain
+
+
+def test_the_marks_are_explained_where_they_are_used() -> None:
+    """F13: in each pane's border, where no row can hide them."""
+    for width in (25, 36, 75):
+        assert border([], width).startswith("• measured  ƒ derived")
+
+
+def test_after_the_first_token_its_wait_is_no_missing_step() -> None:
+    """F8: "no step yet" stood beside the time of this step."""
+    words = texts(lines_of(view(*RUN[:4]), 75, 12))
+    assert "this step" in words
+    assert "latency   —  the first token" in words
+    assert "latency   —  no step yet" in texts(lines_of(view(*RUN[:3]), 75, 12))
+
+
+def test_a_line_of_bars_is_labelled_with_the_bounds_of_what_is_drawn() -> None:
+    """F15: one step of 583 ms, long ago, and a hundred of at most 86."""
+    values = [583.0] + [40.0 + at % 47 for at in range(100)]
+    series = Series("latency", "step latency", values, ms, Mark.MEASURED, "$bar", {})
+    for width in (40, 60, 75):
+        assert "583" not in plot(series, width, 1)[0].plain
+        assert "86.0 ms" in plot(series, width, 1)[0].plain
+        assert "583" not in plot(series, width, 2)[0].plain
+    assert "583 ms" in plot(series, 160, 1)[0].plain

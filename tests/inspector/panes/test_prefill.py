@@ -66,7 +66,6 @@ Where the reading went ───────────────────
 ▇█  2 layers, 52.5 ms–60.0 ms  •
 layer 0  ███████████████▓▓▓▓▓▓▓░░░░     52.5 ms •
 layer 1  ███████████████████▓▓▓▓▓▓▓░░░░ 60.0 ms •
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -94,7 +93,6 @@ Where the reading went ─────────────
 ▇█  2 layers, 52.5 ms–60.0 ms  •
  0 ████████████▓▓▓▓▓░░░    52.5 ms •
  1 ██████████████▓▓▓▓▓▓░░░ 60.0 ms •
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -113,7 +111,6 @@ detokenize                        ▕ 1.00 ms •   0 ████████�
 prefill  1,875 tok/s ƒ   300 tokens computed    1 ██████████▓▓▓▓░░ 60.0 ms •
 loading  1.84 s •   apart: not in TTFT
 w: warm-up, the first pass of its shape
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -137,7 +134,6 @@ Where the reading went ───────────────────
 ██████████████████████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
 layer 0  ████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░       52.5 ms •  █ 30.0 ms  ▓ 15.0 ms  ░ 7.50 ms
 layer 1  ██████████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░ 60.0 ms •  █ 37.5 ms  ▓ 15.0 ms  ░ 7.50 ms
-• measured   ƒ derived   ~ estimated   counts are exact and carry no mark
 """
     )
 
@@ -170,7 +166,6 @@ prefill  2,000 tok/s ƒ   200 tokens computed, 0 cached
 loading  1.84 s •   apart: not in TTFT
 Where the reading went ─────────────────────────────────────
 —  layers not found in GPT2Model
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -280,6 +275,9 @@ def test_no_line_breaks_its_frame(width: int, height: int) -> None:
         assert "nan" not in texts(lines)
 
 
-def test_the_border_shows_ttft() -> None:
-    assert draw(view(*READ, FIRST), Size(49, 11)).subtitle == "TTFT 199 ms"
-    assert draw(view(*READ), Size(49, 11)).subtitle == ""
+def test_the_border_shows_ttft_behind_the_marks() -> None:
+    """F13."""
+    for records, words in (((*READ, FIRST), " · TTFT 199 ms"), (READ, "")):
+        subtitle = draw(view(*records), Size(49, 11)).subtitle
+        assert isinstance(subtitle, Content)
+        assert subtitle.plain == f"• measured  ƒ derived  ~ estimated{words}"

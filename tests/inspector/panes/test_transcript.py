@@ -9,12 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.geometry import Size
 
 from engine.records.prompt import Origin, PromptRecord
 from engine.records.vocabulary import Token, TokenKind
 from engine.text import IncrementalDecoder, visible
 from inspector.messages import GoTo
-from inspector.panes.transcript.pane import TranscriptPane, cursor_info, legend, transcript
+from inspector.panes.transcript.pane import (
+    TranscriptPane,
+    cursor_info,
+    draw,
+    legend,
+    transcript,
+)
 from inspector.panes.transcript.text_layout import BOLD_FROM, THRESHOLDS, TextLayout, level, shade
 from inspector.state.view import RunLog, View
 from tests.fake_runs import Host, picture, run, styles_at
@@ -108,10 +115,10 @@ def test_nothing_before_there_is_a_prompt() -> None:
 @pytest.mark.parametrize(
     ("tokens", "text", "info"),
     [
-        (1, " x▐▌", r"position 1 · id 0 · bytes f0 9f · 2.08 nats · rank 1 · \xf0\x9f"),
-        (2, " x▐▌", r"position 2 · id 1 · bytes 98 · 2.08 nats · rank 2 · \x98"),
-        (3, " x▐😊▌", r"position 3 · id 2 · bytes 8a · 2.08 nats · rank 3 · \x8a"),
-        (4, " x😊▐ x▌", 'position 4 · id 3 · 2.08 nats · rank 4 · " x"'),
+        (1, " x▐▌", r"position 1 · id 0 · bytes f0 9f · forced · 2.08 nats · rank 1 · \xf0\x9f"),
+        (2, " x▐▌", r"position 2 · id 1 · bytes 98 · forced · 2.08 nats · rank 2 · \x98"),
+        (3, " x▐😊▌", r"position 3 · id 2 · bytes 8a · forced · 2.08 nats · rank 3 · \x8a"),
+        (4, " x😊▐ x▌", 'position 4 · id 3 · forced · 2.08 nats · rank 4 · " x"'),
     ],
 )
 def test_a_character_is_drawn_once_when_it_is_complete(tokens: int, text: str, info: str) -> None:
@@ -260,7 +267,33 @@ def test_tokens_begin_with_an_underline() -> None:
     assert rows is not None
     line = rows[0]
     starts = [span.start for span in line.spans if "underline" in str(span.style).split()]
-    assert [line.plain[at : at + 2] for at in starts] == ["Th", " c", " s"]
+    assert [line.plain[at : at + 2] for at in starts] == ["Th", "ca", "sa"]
+
+
+def underlined(view: View) -> str:
+    rows = transcript(view, 60)
+    assert rows is not None
+    return "".join(one.text for one in rows.pieces(0) if "underline" in one.style.split())
+
+
+def test_spaces_are_not_underlined_and_a_token_of_nothing_else_has_a_mark() -> None:
+    """Issue 11, 2: an underlined space reads as an underscore."""
+    view = run(["a", " b", "   ", "c"], [0.25] * 4, prompt=[0, 1, 2, 3, 1], forces=[])
+    assert drawn(view, 60) == "a b␣  c b▐▌"
+    assert underlined(view) == "abcb"
+
+
+def test_a_forced_token_is_underlined_as_a_whole() -> None:
+    """F22: whether it was forced needs no colour; the prompt's tokens were not."""
+    view = run(["one", " two", " six"], [0.3, 0.3, 0.4], prompt=[0], forces=[1, None, 0])
+    # The cursor's own token has marks instead.
+    assert underlined(view).startswith("otwo")
+    assert len(underlined(view)) == len("otwo") + 1
+    assert "· forced ·" in cursor_info(View(view.log, 1)).plain
+    assert "forced" not in cursor_info(View(view.log, 2)).plain
+    legend_of = draw(view, Size(75, 5)).header[0].plain
+    assert legend_of.endswith("forced  token start")
+    assert "forced" not in draw(run(WORDS), Size(75, 5)).header[0].plain
 
 
 def test_an_accent_is_not_torn_from_its_letter() -> None:

@@ -48,7 +48,7 @@ def test_every_column_at_76_cells() -> None:
  ┠──╴   6.2% forced             2           " on⏎"The
  ┣╸     3.1% forced             1 2 ways    "[/b]"
  ┠──╴    25% forced             1           " cat"
-●┗╸     3.1% forced           1/1           "␛[2J"
+●┗╸     3.1% forced             1           "␛[2J"
 """.strip("\n")
     )
 

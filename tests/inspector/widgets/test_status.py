@@ -15,6 +15,7 @@ from engine.records.events import (
     StateChanged,
 )
 from engine.records.model import KVStorage
+from engine.records.step import Stop, StopKind
 from inspector.widgets.status import SIGNS, status_line
 from tests.fakes import SMOLLM2, chunk, kv, prefill, prompt, settings, step, timing, view
 
@@ -23,7 +24,8 @@ RUN: list[Record] = [
     prompt(10),
     settings(),
     prefill(chunk(0, 10, 500.0)),
-    *(step(n, timing(100.0), kv(9 + n)) for n in range(1, 6)),
+    *(step(n, timing(100.0), kv(9 + n)) for n in range(1, 5)),
+    step(5, timing(100.0), kv(14), stop=Stop(StopKind.LENGTH, "token budget of 5 used up")),
 ]
 STOPPED = StateChanged(RunState.STOPPED, "token budget of 5 used up")
 PAUSED = StateChanged(RunState.PAUSED)
@@ -33,9 +35,15 @@ def line(width: int, *more: Record, busy_s: float | None = None, cursor: int | N
     return status_line(view(*RUN, *more, cursor=cursor), width, busy_s).plain
 
 
+def test_a_run_has_stopped_only_where_it_did() -> None:
+    """F19."""
+    assert line(180, STOPPED).startswith("■ stopped: token budget of 5 used up")
+    assert line(180, STOPPED, cursor=4).startswith("‖ paused │")
+
+
 def test_all_of_it_where_there_is_room() -> None:
     assert line(180, STOPPED) == (
-        "■ stopped: token budget of 5 used up │ token 15/8,192 │ SmolLM2-135M-Instruct │ "
+        "■ stopped: token budget of 5 used up │ position 14/8,192 │ SmolLM2-135M-Instruct │ "
         "cpu float32: fastest here │ seed 0 │ guide: temperature=0.8 > top_k=40 > top_p=0.95"
     )
 
@@ -45,18 +53,18 @@ def test_all_of_it_where_there_is_room() -> None:
     [
         (
             140,
-            "‖ paused │ token 15/8,192 │ SmolLM2-135M-Instruct │ cpu float32: fastest here │ seed 0 │ guide: temperature=0.8 > top_k=40 > top_p=0.95",
+            "‖ paused │ position 14/8,192 │ SmolLM2-135M-Instruct │ cpu float32: fastest here │ seed 0 │ guide: temperature=0.8 > top_k=40 > top_p=0.95",
         ),
         (
             100,
-            "‖ paused │ token 15/8,192 │ SmolLM2-135M-Instruct │ cpu float32: fastest here │ seed 0 │ guide",
+            "‖ paused │ position 14/8,192 │ SmolLM2-135M-Instruct │ cpu float32: fastest here │ seed 0 │ guide",
         ),
-        (78, "‖ paused │ 15/8,192 │ SmolLM2-135M-Instruct │ cpu float32 │ seed 0 │ guide"),
-        (70, "‖ paused │ 15/8,192 │ SmolLM2-135M-Instruct │ cpu float32 │ seed 0"),
-        (60, "‖ paused │ 15/8,192 │ SmolLM2-135… │ cpu float32 │ seed 0"),
-        (50, "‖ paused │ 15/8,192 │ SmolLM2-135… │ cpu float32"),
-        (40, "‖ paused │ 15/8,192 │ SmolLM2-135…"),
-        (20, "‖ paused │ 15/8,192"),
+        (78, "‖ paused │ 14/8,192 │ SmolLM2-135M-Instruct │ cpu float32 │ seed 0 │ guide"),
+        (70, "‖ paused │ 14/8,192 │ SmolLM2-135M-Instruct │ cpu float32 │ seed 0"),
+        (60, "‖ paused │ 14/8,192 │ SmolLM2-135… │ cpu float32 │ seed 0"),
+        (50, "‖ paused │ 14/8,192 │ SmolLM2-135… │ cpu float32"),
+        (40, "‖ paused │ 14/8,192 │ SmolLM2-135…"),
+        (20, "‖ paused │ 14/8,192"),
         (10, "‖ paused"),
         (4, "‖ p…"),
         (0, ""),
@@ -99,8 +107,8 @@ def test_a_long_pass_says_for_how_long() -> None:
 
 
 def test_the_cursor_behind_the_tip_is_told_from_the_tip() -> None:
-    assert "│ token 12 of 15/8,192 │" in line(120, PAUSED, cursor=2)
-    assert "│ token 10 of 15/8,192 │" in line(120, PAUSED, cursor=0)
+    assert "│ position 11 of 14/8,192 │" in line(120, PAUSED, cursor=2)
+    assert "│ position 9 of 14/8,192 │" in line(120, PAUSED, cursor=0)
 
 
 def test_a_token_drawn_with_other_dice_shows_its_own_seed() -> None:

@@ -33,7 +33,7 @@ async def test_the_newest_block_is_chosen_until_another_is() -> None:
     app = Host(KVPane(), forked(FORKED))
     async with app.run_test(size=SIZE) as pilot:
         assert details(app) == [
-            "▸ block 68  positions 48–52, 5/16 filled  ·  this branch",
+            "▸ block 68  positions 48–52  ·  63 free before it: room to grow",
             "  “ word word other word word”",
         ]
         await pilot.press("left_square_bracket")

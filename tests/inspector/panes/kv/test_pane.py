@@ -70,7 +70,6 @@ heads       9q 3kv 30L
   ungrouped 135 KiB ƒ   3×
 this pass   21 cached + 1 computed
 at the end  360 MiB ƒ
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -86,7 +85,7 @@ heads       9 query, 3 K/V; 30 layers           32  ··············
   ungrouped 135 KiB ƒ   9 K/V heads: 3×         48  ················
 this pass   21 cached + 1 computed              64  ················
 at the end  360 MiB ƒ   8,192 positions         80  ················
-• measured   ƒ derived   ~ estimated            96  ················
+                                                96  ················
                                                 █ prompt ▓ output
 """
     )
@@ -104,13 +103,13 @@ heads       9 query, 3 K/V: 3 queries share one; 30 layers
   ungrouped 135 KiB ƒ   a token, with 9 K/V heads: 3×           The whole context: 512 blocks ──────────────────────────────────────────────────────────────
 this pass   21 cached + 1 computed = 22 positions                   0 █ ▃◂· · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
 at the end  360 MiB ƒ   of the context: 8,192 positions           640 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
-• measured   ƒ derived   ~ estimated                            1,280 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
-                                                                1,920 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
-At other lengths ƒ ───────────────────────────────────────────  2,560 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
-  positions      cache  ungrouped of weights                    3,200 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
-      1,024   45.0 MiB    135 MiB       8.8%                    3,840 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
-      4,096    180 MiB    540 MiB        35%                    4,480 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
-      8,192    360 MiB   1.05 GiB        70%  the whole         5,120 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
+                                                                1,280 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
+At other lengths ƒ ───────────────────────────────────────────  1,920 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
+  positions      cache  ungrouped of weights                    2,560 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
+      1,024   45.0 MiB    135 MiB       8.8%                    3,200 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
+      4,096    180 MiB    540 MiB        35%                    3,840 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
+      8,192    360 MiB   1.05 GiB        70%  the whole         4,480 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
+                                                                5,120 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
                                                                 5,760 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
                                                                 6,400 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
                                                                 7,040 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
@@ -245,7 +244,6 @@ a token     —  nothing read yet
 this pass   —  none yet
 Logical blocks ──────────────────────────────────
 none: nothing read yet
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -343,6 +341,13 @@ def test_no_line_breaks_its_frame(width: int, height: int) -> None:
         assert all(line.cell_length <= width for line in kv_lines(shown, width, height))
 
 
-def test_the_border_says_how_full_it_is() -> None:
-    assert draw(run(20, 3), Size(49, 9)).subtitle == "22 positions · 990 KiB"
-    assert draw(view(), Size(49, 9)).subtitle == ""
+def test_the_border_says_how_full_it_is_behind_the_marks() -> None:
+    """F13."""
+    marks = "• measured  ƒ derived"
+    assert border(run(20, 3), 49) == f"{marks} · 22 positions · 990 KiB"
+    assert border(run(20, 3), 40) == border(view(), 25) == marks
+
+
+def border(shown: View, width: int) -> str:
+    subtitle = draw(shown, Size(width, 9)).subtitle
+    return subtitle if isinstance(subtitle, str) else subtitle.plain

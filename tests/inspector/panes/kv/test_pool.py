@@ -15,7 +15,7 @@ from textual.content import Content
 from engine.records.events import RunState, StateChanged
 from engine.records.vocabulary import Token
 from inspector.panes.kv.branch import Place, TextTree, cursor_branch
-from inspector.panes.kv.detail import last_node
+from inspector.panes.kv.detail import block_lines, last_node
 from inspector.panes.kv.figures import figures
 from inspector.panes.kv.layout import KVRows, kv_rows
 from inspector.panes.kv.pool import PoolLook, layer_ranges, pool_look
@@ -63,7 +63,6 @@ reserved    1.41 GiB •
 branches    1 held, 1 cached
 shared      1 fork, 1 block copied on writing
 evicted     nothing so far
-• measured   ƒ derived   ~ estimated
 """
     )
 
@@ -99,6 +98,15 @@ def test_zoomed_the_table_block_by_block_and_all_branches() -> None:
         " held           53       4       3  this branch …d word word word word word other word word",
         " cached         69       5       3  node 29's …word word word word word word word word word",
     ]
+
+
+def test_a_block_with_free_ones_before_it_says_why() -> None:
+    """F12: block 65 was taken with 64 free before it, as each branch is to stay in one piece."""
+    shown = forked(FORKED)
+    (first, _) = block_lines(shown, looked(shown), Place(0, 68), 90)
+    assert first.plain.endswith("  ·  63 free before it: room to grow")
+    (first, _) = block_lines(shown, looked(shown), Place(0, 2), 90)
+    assert "free before it" not in first.plain
 
 
 def test_at_an_earlier_token_what_comes_after_it_in_its_block_is_told_apart() -> None:
