@@ -131,7 +131,7 @@ class Transcript:
                 head += 1  # an accent stays with its letter
         if spaces:
             blank = SPACE + run.text[1:spaces] if head == spaces else run.text[:spaces]
-            yield Piece(blank, f"{style} {_MUTED}", run.index)
+            yield Piece(blank, style, run.index)
         rest = style
         if item.forced and run.sign is Sign.NONE:
             rest, head = f"{style} {_FORCED}", spaces

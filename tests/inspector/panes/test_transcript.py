@@ -281,6 +281,11 @@ def test_spaces_are_not_underlined_and_a_token_of_nothing_else_has_a_mark() -> N
     view = run(["a", " b", "   ", "c"], [0.25] * 4, prompt=[0, 1, 2, 3, 1], forces=[])
     assert drawn(view, 60) == "a b␣  c b▐▌"
     assert underlined(view) == "abcb"
+    # A space stands on the shade of its token, and on nothing else.
+    rows = transcript(run([" b", "a"], [0.25, 0.75], prompt=[1], forces=[0, 1]), 60)
+    assert rows is not None
+    assert styles_at(rows, 0, " b").split()[:2] == ["on", "$surprisal-3"]
+    assert len(styles_at(rows, 0, " b").split()) == 2
 
 
 def test_a_forced_token_is_underlined_as_a_whole() -> None:
