@@ -123,6 +123,8 @@ class Controller:
 
     def _settle(self, state: RunState) -> None:
         if state in (RunState.PAUSED, RunState.READY):
+            if self.log.prompt is None:
+                return  # The model is loaded, but its prompt is still to come: with another READY.
             if self._run_when_ready:
                 self._run_when_ready = False
                 self.run()

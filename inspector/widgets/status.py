@@ -131,11 +131,13 @@ def _state(view: View, busy_s: float | None) -> Part:
     word = f"{sign} {state}"
     waiting = log.queued
     queued = f", {plural(waiting, 'step')} queued" if waiting else ""
-    if state in (RunState.LOADING, RunState.STARTING) and log.loading is not None:
+    loading = state in (RunState.LOADING, RunState.STARTING)
+    if loading and log.loading is not None:
         reason = _loading(log.loading)
     if busy_s is not None and busy_s > LONG_PASS_S:
-        waited = f"{word}, this pass {busy_s:,.0f} s so far"
-        return Part((waited, waited, f"{word} {busy_s:,.0f} s"), f"{style} bold")
+        waited = f"{word}, {'' if loading else 'this pass '}{busy_s:,.0f} s so far{queued}"
+        phase = f"{word}: {reason}{waited.removeprefix(word)}" if loading and reason else waited
+        return Part((phase, waited, f"{word} {busy_s:,.0f} s"), f"{style} bold")
     short = f"{word} +{waiting}" if waiting else word
     if not reason:
         return Part((word + queued, word + queued, short), f"{style} bold")

@@ -123,6 +123,14 @@ def test_loading_shows_its_phase() -> None:
     assert status_line(view(), 78).plain == "◌ starting"
 
 
+def test_a_long_load_says_its_phase_its_time_and_what_waits() -> None:
+    seen = view(StateChanged(RunState.LOADING), LoadProgress("weights", 0.4))
+    seen.log.queued = 2
+    shown = status_line(seen, 100, 20.2).plain
+    assert shown == "◌ loading: weights 40%, 20 s so far, 2 steps queued"
+    assert status_line(seen, 40, 20.2).plain == "◌ loading, 20 s so far, 2 steps queued"
+
+
 def test_the_figures_of_the_dtypes_reason_are_the_first_to_go() -> None:
     reason = "float32: fastest of 3 measured (55.5 ms against 1670.9 float16)"
     facts = replace(SMOLLM2, dtype_reason=reason)
