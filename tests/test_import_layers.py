@@ -62,7 +62,7 @@ OUTSIDE = {
     "inspector.cli": "engine.backends engine.drafts engine.measure engine.models engine.openmp engine.process "
     "engine.run",
     "sessions": "engine.acceptance engine.plain_files engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
-    "sessions.examples": "engine.backends engine.run",
+    "sessions.examples": "engine.backends engine.drafts engine.run",
     "sessions.recording": "engine.run",
     "sessions.verify": "engine.run",
     "themes": "engine.plain_files",

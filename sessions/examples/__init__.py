@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.backends.abilities import Shallow
+from engine.drafts.early_exit import EarlyExit
+from engine.drafts.ngram import PromptLookup
+from engine.run.speculation import Speculation
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from sessions.file.format import SUFFIX
@@ -31,12 +35,22 @@ class Example:
     fork_at: int | None = None
     """The node at which a second branch takes the runner-up of the first, and goes on."""
     fork_steps: int = 6
+    drafting_layers: int = 0
+    """Layers of the model that draft three tokens a round; 0 for no drafts."""
 
 
 EXAMPLES: Mapping[str, Example] = {
     "capital": Example("The capital of France is", "A default run with a fork", fork_at=3),
     "chat": Example(
         "Name three colours.", "Greedy, through the chat template", {"temperature": 0.0}, chat=True
+    ),
+    "rounds": Example(
+        '[{"name": "Ann", "age": 31}, {"name": "Bob", "age": 25}, {"name":',
+        "Speculative rounds of the model's first layers",
+        {"temperature": 0.8},
+        steps=20,
+        seed=2,
+        drafting_layers=27,
     ),
     "bytes": Example("😊 東京 [/b]", "Characters in pieces", {"temperature": 1.0}, steps=12),
 }
@@ -54,10 +68,18 @@ def record_example(name: str, stepper: Stepper, path: Path) -> None:
     wanted = EXAMPLES[name]
     stepper.settings = effective("guide", dict(wanted.dials))
     stepper.seed, stepper.max_tokens = wanted.seed, wanted.steps
+    stepper.speculation = None
+    if wanted.drafting_layers:
+        backend = stepper.backend
+        layered = isinstance(backend, Shallow)
+        source = EarlyExit(wanted.drafting_layers, backend) if layered else PromptLookup()
+        stepper.speculation = Speculation(source, 3)
     with SessionWriter(path, title=wanted.title, overwrite=True) as writer:
         for record in first_records(stepper, wanted.prompt, chat=wanted.chat):
             writer.add(record)
         for step in stepper.run():
+            if step.round == step.node:
+                writer.add(stepper.rounds[step.node])
             writer.add(step)
         if wanted.fork_at is not None and wanted.fork_at in stepper.nodes:
             fork = stepper.nodes[wanted.fork_at]

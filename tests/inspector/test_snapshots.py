@@ -75,6 +75,12 @@ def test_one_pane_in_a_small_terminal(snap_compare: Compare, pane: str) -> None:
     assert snap_compare(app, terminal_size=(80, 24), run_before=keys(*MIDDLE, pane))
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_speculative_round(snap_compare: Compare, size: tuple[int, int]) -> None:
+    before = keys(*["b"] * 10, "f10")
+    assert snap_compare(replay("rounds"), terminal_size=size, run_before=before)
+
+
 def test_a_chat_and_its_template(snap_compare: Compare) -> None:
     assert snap_compare(replay("chat"), terminal_size=(100, 30), run_before=keys("b", "b", "3"))
 

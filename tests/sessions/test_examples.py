@@ -28,7 +28,7 @@ def test_recording_an_example(tmp_path: Path, name: str) -> None:
 
 
 def test_an_example_that_there_is_not() -> None:
-    with pytest.raises(KeyError, match="no example 'x': there are capital, chat, bytes"):
+    with pytest.raises(KeyError, match="no example 'x': there are capital, chat, rounds, bytes"):
         example("x")
 
 
