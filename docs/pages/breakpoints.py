@@ -38,8 +38,8 @@ _INTRODUCTION = """# Breakpoints, watches and assertions
 <!-- Written by `python -m docs.pages.breakpoints`; do not edit. -->
 
 A condition is an expression over the figures of one step. A *breakpoint* stops the run at the
-first step where its condition holds, between two passes of the model: nothing more is computed. (In a
-speculative round one pass brings several tokens: it stops at the one where it holds.) A
+first step where its condition holds, between two passes of the model: nothing more is computed.
+(A pass of a speculative round brings several tokens: it stops at the one where it holds.) A
 *watch* shows the value of an expression at every step. An *assertion* fails a run where its
 condition does not hold.
 
