@@ -172,6 +172,19 @@ class Recorded:
         return bool(abs(found.probs[: at[0]].sum() - self.draw.low) < 1e-6)
 
 
+NO_DRAW = Draw(-1, How.FORCED, None, 0.0, 0.0)
+"""The draw of a distribution from which nothing was drawn yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class Undrawn(Recorded):
+    """The rows of a step's record as they were before its token was drawn."""
+
+    @property
+    def draw(self) -> Draw:
+        return NO_DRAW
+
+
 @dataclass(frozen=True, eq=False)
 class Whole:
     """Every id of the vocabulary, from a ladder over the whole logits."""

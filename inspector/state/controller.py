@@ -222,16 +222,19 @@ class Controller:
     def force(self, token_id: int) -> bool:
         """Beside the cursor's token, take ``token_id`` instead; False where nothing is to be done.
 
+        At the prompt, beside the first tokens that there are.
         A branch that begins with it there already is gone to; it gets no twin.
         """
         log, step = self.log, self.log.nodes.get(self.cursor.node)
-        if step is None or step.token.id == token_id or self.busy:
+        parent = self.cursor.node if step is None else step.parent
+        drawn = step is not None and step.token.id == token_id
+        if self.busy or drawn or not log.tree.children.get(parent):
             return False
-        for node in log.tree.children[step.parent]:
+        for node in log.tree.children[parent]:
             if log.nodes[node].token.id == token_id:
                 self.cursor.node = node
                 return True
-        self.fork(Step(step.parent, force=(token_id,)))
+        self.fork(Step(parent, force=(token_id,)))
         return True
 
     def redraw(self) -> None:

@@ -227,6 +227,12 @@ class View:
         """The record at the cursor; None at the root."""
         return self.log.nodes.get(self.cursor)
 
+    @property
+    def following(self) -> StepRecord | None:
+        """The record of the token after the cursor, on its branch; None at a tip."""
+        node = self.log.tree.following(self.cursor, self.visited)
+        return None if node is None else self.log.nodes.get(node)
+
     @cached_property
     def path(self) -> StepPath:
         """The records from the first token to the cursor."""

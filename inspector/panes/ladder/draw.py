@@ -11,7 +11,7 @@ would draw, and beside it stands what the record has, with a sign for what chang
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from textual.content import Content
@@ -27,7 +27,7 @@ from inspector.panes.ladder.plan import Plan, plan
 from inspector.panes.ladder.rows import LadderRows, tail
 from inspector.panes.ladder.why import Why
 from inspector.panes.waiting import first_lines
-from inspector.state.candidates import CandidateRows
+from inspector.state.candidates import CandidateRows, Undrawn
 from inspector.state.rerun import Run, candidates_of, what_if
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import turned_between
@@ -84,8 +84,7 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
     step, shown = view.step, _shown_at(view)
     wants: list[Want] = [DENSE] if view.what_if is not None else []
     if shown is None or step is None:
-        none = "no token drawn yet: step to draw the first"
-        return Picture(first_lines(view, size.width, WILL_BE, none=none), wants=wants)
+        return replace(_before_the_draw(view, size, ui), wants=wants)
     candidates, was, (width, height) = shown.candidates, shown.was, size
     made = plan(width, candidates.stages, candidates.total, ui.first_stage, tried=was is not None)
     last = tail(candidates, loading=ui.asked == step.node)
@@ -121,6 +120,29 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
         top=step is not ui.before and below > 0,
         tries=was is not None,
         wants=wants,
+    )
+
+
+def _before_the_draw(view: View, size: Size, ui: LadderUI) -> Picture:
+    """At the prompt, the distribution that the next token comes from, where a record has it."""
+    step, (width, height) = view.following, size
+    if step is None:
+        none = "no token drawn yet: step to draw the first"
+        return Picture(first_lines(view, width, WILL_BE, none=none))
+    candidates = Undrawn(step, view.vocab_size, "n shows all" if not view.log.not_stored else "")
+    made = plan(width, candidates.stages, candidates.total, ui.first_stage)
+    rows = LadderRows(candidates, made, tail(candidates, loading=False))
+    selected = 0 if ui.before is not None else min(ui.selected, len(candidates))
+    what_if = ": what is tried is shown once it is drawn" if view.what_if is not None else ""
+    below = _footer_height(height)
+    return Picture(
+        rows,
+        head(candidates, made, height),
+        _footer(rows, (), selected, size, None, "") if below else (),
+        remark=f"next token, not drawn yet{what_if}",
+        subtitle=f"entropy {candidates.entropy:.2f} → {step.entropy_final:.2f} nats",
+        select=selected,
+        top=ui.before is not None,
     )
 
 

@@ -11,7 +11,7 @@ from engine.text import visible
 from inspector.draw.bars import DrawLine, share
 from inspector.draw.cells import clip, token_text
 from inspector.draw.numbers import NOTHING, cut, fit
-from inspector.state.candidates import CandidateRow, CandidateRows
+from inspector.state.candidates import NO_DRAW, CandidateRow, CandidateRows
 
 _MARK, _TRIED_MARK = "$bar-drawn $bar-drawn-style", "$estimated bold"
 _MUTED = "$text-muted"
@@ -55,6 +55,8 @@ def _name(candidates: CandidateRows, token_id: int) -> str:
 
 def draw_words(draw: Draw, *, tried: bool = False, back: str = "b goes back") -> str:
     """The draw in words; ``back`` says which keys lead away from a forced token."""
+    if draw is NO_DRAW:
+        return "no draw yet: n goes on"
     if draw.u is not None:
         # Enough digits to tell the two ends apart.
         width = draw.high - draw.low

@@ -697,6 +697,24 @@ async def test_brackets_scroll_the_stages() -> None:
         assert "◂+2 stages" in app.screen_lines()[2]
 
 
+def test_at_the_prompt_the_next_distribution_is_shown_without_its_draw() -> None:
+    """F20: back at the prompt, and in a recording, as a debugger shows the line to come."""
+    view = run(TOKENS, spec=SHARP, seed=2)
+    found = draw(View(view.log, 0), Size(75, 20))
+    assert found.remark == "next token, not drawn yet"
+    text = picture(found.rows) + picture(found.header)
+    assert "74.9%██▊ 75.3%██▉ 80.0%███   80.0%" in text
+    assert "✂ top_p" in text
+    assert "●" not in text
+    footer = picture(found.footer)
+    assert "no draw yet: n goes on" in footer
+    assert " draw 0▆" in footer
+    assert "█" not in footer
+    assert not found.wants
+    for width, height in ((20, 3), (4, 1), (1, 1), (40, 6), (300, 80)):
+        assert len(draw(View(view.log, 0), Size(width, height)).rows) == 7
+
+
 async def test_before_the_first_token_there_is_a_hint() -> None:
     app = Host(LadderPane(), run(TOKENS, forces=[]))
     async with app.run_test(size=(76, 12)) as pilot:

@@ -137,7 +137,9 @@ async def test_without_the_tail_the_record_stays_and_the_title_says_why() -> Non
     assert str(pane.border_title).startswith("2 Ladder · what if: 68.0% of the mass is not in")
     assert DENSE in draw(tried(view, "temperature=1 >"), Size(150, 12)).wants
     root = View(view.log, what_if=chain_of("temperature=1 > top_k=100", "guide"))
-    assert draw(root, Size(150, 12)).remark == ""
+    assert draw(root, Size(150, 12)).remark == (
+        "next token, not drawn yet: what is tried is shown once it is drawn"
+    )
 
 
 async def test_from_the_record_alone_figures_are_as_exact_as_they_are() -> None:

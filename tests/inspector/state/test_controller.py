@@ -299,3 +299,19 @@ def test_f19_the_run_goes_on_beyond_its_budget_with_another_one() -> None:
     assert hands.controller.at_budget
     hands.controller.cursor.back()
     assert not hands.controller.at_budget, "inside the text c follows it"
+
+
+def test_beside_the_first_token_another_is_forced_from_the_prompt() -> None:
+    """F20: there the next distribution is shown, and its rows can be chosen."""
+    hands = Hands()
+    hands.controller.step()
+    hands.take()
+    hands.controller.cursor.back()
+    first = hands.controller.log.nodes[1].token.id
+    assert hands.controller.force((first + 1) % 20)
+    hands.take()
+    assert hands.controller.log.nodes[2].parent == 0
+    assert hands.controller.cursor.node == 2
+    hands.controller.cursor.first()
+    assert hands.controller.force(first)
+    assert hands.controller.cursor.node == 1
