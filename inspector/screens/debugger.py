@@ -7,8 +7,8 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
 from textual.content import Content
+from textual.geometry import Region
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -19,7 +19,8 @@ from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
 from inspector.panes.shape.pane import ShapePane
 from inspector.panes.stacks.pane import StacksPane
-from inspector.screens.layout import DIALS, SPECS, TALL, TRANSCRIPT, Layout, TabStrip, places
+from inspector.screens.body import Body
+from inspector.screens.layout import DIALS, LADDER, SPECS, TABS, TALL, Layout, TabStrip, places
 from inspector.state.breakpoints import Watched
 from inspector.state.view import RunLog, View
 from inspector.widgets.footer import Footer
@@ -33,16 +34,6 @@ WIDE = (120, 36)
 """From this size on, columns by rows, all panes are on screen at once."""
 USABLE = (40, 12)
 """Below this size there is only a message."""
-
-
-LOW = 18
-"""Below this height the transcript has two lines, so that the other pane has rows."""
-
-
-class Body(Container):
-    """The container of the panes; they cover it whole, so it is painted as what costs least."""
-
-    BLANK = True
 
 
 class DebuggerScreen(Screen[None]):
@@ -65,17 +56,14 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         super().__init__()
         self._view = View(RunLog())
         self._layout = Layout()
-        self._wide: bool | None = None
 
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
-        with Body(id="body"):
+        with Body(self._layout, id="body"):
+            yield TabStrip(id=TABS)
             keys = {one.name: pane_key(number) for number, one in enumerate(PANES, start=1)}
             for spec in (SPECS[name] for place in places() for name in place):
-                pane = spec.pane(id=spec.name, number=keys.get(spec.name, "s"))
-                yield pane.set_class(True, f"-in-{spec.place}")
-                if spec.name == TRANSCRIPT:
-                    yield TabStrip(id="tabs")
+                yield spec.pane(id=spec.name, number=keys.get(spec.name, "s"))
         yield WatchStrip(id="watches")
         yield KeyHint()
         yield Static(id="too-small")
@@ -95,30 +83,17 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         width, height = self.size
         small = width < USABLE[0] or height < USABLE[1]
         self.set_class(small, "-small")
-        wide = width >= WIDE[0] and height >= WIDE[1]
-        self.set_class(wide, "-wide")
-        self.set_class(height < LOW, "-low")
+        panes = self._layout
+        panes.wide = width >= WIDE[0] and height >= WIDE[1]
+        panes.tall = height >= TALL
         if small:
             wanted = f"{USABLE[0]}x{USABLE[1]}"
             self.query_one("#too-small", Static).update(
                 Content(f"{width}x{height} is too small: llm-inspect needs {wanted}")
             )
-        self._place_dials(wide)
-        self._open(self._layout.visible(wide=wide, tall=height >= TALL))
-        self._zoom(self._layout.zoomed, wide)
+        self._open(set(panes.regions(Region(0, 0, width, height))))
         # Which panes have a place is known only then.
         self.call_after_refresh(self._ask_for_dense)
-
-    def _place_dials(self, wide: bool) -> None:
-        """Beside the ladder where there is room, else above what they turn."""
-        if wide is self._wide:
-            return
-        self._wide = wide
-        body, dials = self.query_one("#body"), self.query_one(DialsPane)
-        if wide:
-            body.move_child(dials, after=self.query_one("#tokens"))
-        else:
-            body.move_child(dials, before=self.query_one(LadderPane))
 
     def _open(self, names: set[str]) -> None:
         """Have these panes on screen, and no others."""
@@ -127,21 +102,12 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             if wanted and not pane.display:
                 # Hidden, it was not told of what happened.
                 pane.show(self._view)
-            pane.display = wanted
-
-    def _zoom(self, name: str | None, wide: bool) -> None:
-        """Give one pane all the room, or each its own again.
-
-        Not by a class: a stylesheet is applied to every widget anew, which takes longer than all
-        the rest of a zoom.
-        """
-        self.query_one("#body").styles.layout = "vertical" if name else None
-        for pane in self.query(Pane):
-            if (pane.id == name) is not pane.styles.inline.has_rule("height"):
-                pane.styles.height = "1fr" if pane.id == name else None
+            if wanted is not pane.display:
+                pane.display = wanted
         tabs = self.query_one(TabStrip)
-        tabs.display = not wide and name is None
+        tabs.display = TABS in names
         tabs.show(self._layout.opened)
+        self.query_one(Body).rearrange()
 
     @on(events.DescendantFocus)
     def _focused(self, event: events.DescendantFocus) -> None:
@@ -185,9 +151,9 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         """Out of what covers the panes: one alone, or the dials. False where nothing does."""
         if self._layout.zoomed:
             self.action_zoom()
-        elif self.dials_open:
+        elif self.dials_open and not self._layout.has_place(DIALS):
             self.action_dials()
-        elif not self._wide and self.query_one(StacksPane).display:
+        elif not self._layout.wide and self.query_one(StacksPane).display:
             self.action_stacks()
         else:
             return False
@@ -197,14 +163,20 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def action_dials(self) -> None:
         """Open the dials; or close them, and drop what was tried."""
-        if self.query_one(DialsPane).display:
-            self._layout.close(DIALS)
-            self._lay_out()
-            self.set_focus(self.query_one(LadderPane))
+        if self._opened(DIALS):
+            self._put_back(DIALS)
             self.post_message(Try(None))
         else:
-            self._turn_to(DIALS)
-            self.set_focus(self.query_one(DialsPane))
+            self._focus_on(DIALS)
+
+    def _opened(self, name: str) -> bool:
+        """True if a pane is on screen; of one with a place of its own, if it has the focus."""
+        pane = self.query_one(f"#{name}")
+        return pane.has_focus if self._layout.has_place(name) else pane.display
+
+    def _put_back(self, name: str) -> None:
+        self._layout.close(name)
+        self._focus_on(LADDER)
 
     @property
     def dials_open(self) -> bool:
@@ -217,14 +189,10 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def action_stacks(self) -> None:
         """The same logits in several samplers, in the ladder's place; or the ladder again."""
-        stacks = self.query_one(StacksPane)
-        if stacks.display:
-            self._layout.close("stacks")
-            self._lay_out()
-            self.set_focus(self.query_one(LadderPane))
+        if self._opened("stacks"):
+            self._put_back("stacks")
         else:
-            self._turn_to("stacks")
-            self.set_focus(stacks)
+            self._focus_on("stacks")
 
     def action_draws(self, count: int) -> None:
         """Draw many times from the final distribution at the cursor."""

@@ -77,12 +77,15 @@ async def test_in_a_small_terminal_the_dials_stand_above_the_ladder() -> None:
     async with one.run_test(size=COMPACT) as pilot:
         await press(pilot, "n", "n", "s")
         dials, ladder = one.query_one(DialsPane), one.query_one(LadderPane)
-        assert set(visible(one)) == {"dials", "ladder"}
+        # Above them is a line of the text: what is tried is tried in it.
+        assert set(visible(one)) == {"transcript", "dials", "ladder"}
+        assert one.query_one("#transcript").region.height == 3
         assert dials.region.bottom == ladder.region.y
+        assert ladder.region.height >= 8
         await press(pilot, "tab", "4")
         assert set(visible(one)) == {"transcript", "kv"}
         await press(pilot, "7")
-        assert set(visible(one)) == {"dials", "shape"}
+        assert set(visible(one)) == {"transcript", "dials", "shape"}
         await pilot.resize_terminal(80, 40)
         await pilot.pause()
         assert set(visible(one)) == {"transcript", "dials", "shape"}
