@@ -39,6 +39,7 @@ from inspector.painter import Painter
 from inspector.screens.breakpoints import BreakpointsScreen
 from inspector.screens.debugger import DebuggerScreen
 from inspector.screens.dialog import Dialog
+from inspector.screens.layouts import Layouts
 from inspector.state.ceilings import Known
 from inspector.state.client import Client
 from inspector.state.controller import Controller
@@ -82,6 +83,7 @@ class Inspector(FlowApp[None]):
         recorder: Recorder | None = None,
         library: Library | None = None,
         recording: Recording | None = None,
+        layouts: Layouts | None = None,
     ) -> None:
         """``ceilings`` finds what this machine can do at best with a model of these facts, and
         ``keep_ceilings`` keeps what was measured of that; it raises OSError.
@@ -99,6 +101,7 @@ class Inspector(FlowApp[None]):
             warn=partial(self.say, warn=True),
         )
         self._keys = dict(keys or {})
+        self._layouts = layouts
         self._facts: ModelFacts | None = None
         self.controller = Controller(self.engine.send)
         self.controller.log.asked = asked.submit.text
@@ -120,7 +123,7 @@ class Inspector(FlowApp[None]):
         use_theme(self, theme)
 
     def get_default_screen(self) -> DebuggerScreen:
-        return DebuggerScreen()
+        return DebuggerScreen(self._layouts)
 
     # --- life -----------------------------------------------------------------------------------
 

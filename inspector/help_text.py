@@ -31,7 +31,8 @@ TOPICS = (
         "Looking",
         "Every pane shows the token at the cursor. A number gives a pane the focus, and room.",
         "pane-1 pane-2 pane-3 pane-4 pane-5 pane-6 pane-7 pane-8 pane-9 pane-next "
-        "pane-before zoom step-out pane.up pane.down pane.page-up pane.page-down pane.top "
+        "pane-before jump zoom layouts pane-wider pane-narrower pane-higher pane-lower step-out "
+        "pane.up pane.down pane.page-up pane.page-down pane.top "
         "pane.bottom pane.choose transcript.boundaries kv.block-before kv.block-after "
         "drift compare-cache measure-ceilings",
     ),
@@ -118,6 +119,8 @@ SYNONYMS = {
     "compare-cache": "kv speed quadratic without",
     "measure-ceilings": "bench bandwidth flops hardware mbu roofline",
     "zoom": "maximize fullscreen full",
+    "layouts": "arrange desk window resize order hide choose sampling memory teaching",
+    "jump": "focus go switch pane",
     "restart": "reload engine kill hang",
     "help": "keys shortcuts manual ?",
     "quit": "exit close leave",

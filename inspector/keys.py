@@ -139,6 +139,17 @@ NEXT_PANE: list[Binding] = [
     hidden("shift+tab", "next_pane(-1)", "Pane before", "pane-before"),
 ]
 """From pane to pane."""
+
+DESK: list[Binding] = [
+    hidden("L", "layouts", "Layout", "layouts",
+           "Choose, order and size the panes, and keep that under a name"),
+    hidden("J", "jump", "Jump", "jump", "Show a letter on every pane; pressing it goes there"),
+    hidden("shift+right", "grow('|', 2)", "Wider", "pane-wider", "This pane wider"),
+    hidden("shift+left", "grow('|', -2)", "Narrower", "pane-narrower", "This pane narrower"),
+    hidden("shift+down", "grow('/', 1)", "Higher", "pane-higher", "This pane a line higher"),
+    hidden("shift+up", "grow('/', -1)", "Lower", "pane-lower", "This pane a line lower"),
+]
+"""Places and sizes of the panes."""
 # fmt: on
 
 

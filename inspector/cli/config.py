@@ -6,7 +6,7 @@ import difflib
 import reprlib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ _OPTIONS: Mapping[str, tuple[type, ...]] = {
     "draft_tokens": (int, str),
     "accept": (str,),
     "theme": (str,),
+    "layout": (str,),
     "autosave": (bool,),
 }
 
@@ -63,6 +64,9 @@ class Config:
     options: Mapping[str, Any] = field(default_factory=dict)
     dials: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    path: Path | None = None
+    """The file, or where it would be; None for none."""
 
     @classmethod
     def load(cls, path: Path | None = None) -> Config:
@@ -76,23 +80,23 @@ class Config:
         except (FileNotFoundError, NotADirectoryError):
             if path is not None:
                 raise ConfigError(f"no configuration file at {path}") from None
-            return cls()
+            return cls(path=source)
         except RecursionError:
             raise ConfigError(f"{source}: it is nested too deeply") from None
         except (OSError, ValueError) as error:  # TOML's own errors are ValueErrors too
             raise ConfigError(f"{source}: {reason(error)}") from None
         try:
-            return cls._checked(data)
+            return replace(cls._checked(data), path=source)
         except ConfigError as error:
             raise ConfigError(f"{source}: {error}") from None
 
     @classmethod
     def _checked(cls, data: dict[str, Any]) -> Config:
         sampler = _table(data, "sampler")
-        keys = _table(data, "keys")
+        keys, layouts = _table(data, "keys"), _table(data, "layouts")
         for name, value in data.items():
             if name not in _OPTIONS:
-                known = [*_OPTIONS, "sampler", "keys"]
+                known = [*_OPTIONS, "sampler", "keys", "layouts"]
                 raise ConfigError(f"unknown option {name!r}{_near(name, known)}")
             if type(value) not in _OPTIONS[name]:
                 kinds = " or ".join(kind.__name__ for kind in _OPTIONS[name])
@@ -111,7 +115,10 @@ class Config:
         for name, value in keys.items():
             if not isinstance(value, str):
                 raise ConfigError(f"[keys] {name} must be keys in writing, such as 'n,right'")
-        return cls(data, sampler, keys)
+        for name, value in layouts.items():
+            if not isinstance(value, str):
+                raise ConfigError(f"[layouts] {name} must be a text, such as 'ladder | kv'")
+        return cls(data, sampler, keys, layouts)
 
     def pick(self, name: str, flag: Any, default: Any = None) -> Any:
         """The flag where it was given, else what the file says, else ``default``."""

@@ -8,6 +8,7 @@ import shlex
 import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from engine.process import EngineClient
     from inspector.actions.player import Playing
     from inspector.app import Inspector
+    from inspector.screens.layouts import Layouts
     from inspector.state.recorder import Recorder
     from sessions.library import Library
     from sessions.reader import Session
@@ -71,16 +73,30 @@ def open_inspector(
             first,
             connect,
             keys=config.keys,
+            layouts=layouts_of(config),
             theme=theme_name(theme),
             ceilings=known_ceilings,
             keep_ceilings=keep_ceilings,
             recorder=recorder(asked.save, library),
             library=library,
         )
-    except ThemeError as error:
+    except (ThemeError, UsageError) as error:
         first.close()
         raise UsageError(str(error)) from None
     return Opener(asked, config, theme).run(app)
+
+
+def layouts_of(config: Config) -> Layouts:
+    """The layouts of the panes. Raises UsageError for one that cannot be used."""
+    from inspector.cli.config_edit import keep_layout
+    from inspector.screens.desk import LayoutError
+    from inspector.screens.layouts import Layouts, kept_nowhere
+
+    keep = partial(keep_layout, config.path) if config.path is not None else kept_nowhere
+    try:
+        return Layouts(config.layouts, config.pick("layout", None, "debug"), keep)
+    except LayoutError as error:
+        raise UsageError(f"{visible(str(config.path))}: {error}") from None
 
 
 def start(asked: Request, library: Library, theme: str | None) -> Submit | Path | None:
@@ -196,13 +212,14 @@ class Opener:
                 attach=attach if live else None,
                 playing=playing,
                 keys=self.config.keys,
+                layouts=layouts_of(self.config),
                 theme=theme_name(self.theme),
                 ceilings=known_ceilings,
                 keep_ceilings=keep_ceilings,
                 recorder=kept,
                 library=library,
             )
-        except ThemeError as error:
+        except (ThemeError, UsageError) as error:
             for client in first:
                 client.close()
             raise UsageError(str(error)) from None

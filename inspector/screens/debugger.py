@@ -8,11 +8,11 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
-from textual.geometry import Region
+from textual.geometry import Offset, Region
 from textual.screen import Screen
 from textual.widgets import Static
 
-from inspector.keys import NEXT_PANE, pane_binding, pane_key
+from inspector.keys import DESK, NEXT_PANE, pane_binding, pane_key
 from inspector.messages import Force, NeedDense, Try
 from inspector.panes.dials.pane import DialsPane
 from inspector.panes.ladder.pane import LadderPane
@@ -20,7 +20,10 @@ from inspector.panes.registry import PANES
 from inspector.panes.shape.pane import ShapePane
 from inspector.panes.stacks.pane import StacksPane
 from inspector.screens.body import Body
+from inspector.screens.desk import Axis
+from inspector.screens.jump import JumpScreen
 from inspector.screens.layout import DIALS, LADDER, SPECS, TABS, TALL, Layout, TabStrip, places
+from inspector.screens.layouts import Layouts, LayoutScreen
 from inspector.state.breakpoints import Watched
 from inspector.state.view import RunLog, View
 from inspector.widgets.footer import Footer
@@ -39,9 +42,10 @@ USABLE = (40, 12)
 class DebuggerScreen(Screen[None]):
     """All panes of one run."""
 
-    AUTO_FOCUS = "#ladder"
+    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         *NEXT_PANE,
+        *DESK,
         *(pane_binding(number, one.pane.NAME) for number, one in enumerate(PANES, start=1)),
     ]
     HELP = """
@@ -52,10 +56,12 @@ The sign behind a figure says where it comes from: **•** measured, **ƒ** deri
 figures, **~** estimated. A dash (—) means that it cannot be known, or not yet.
 """
 
-    def __init__(self) -> None:
+    def __init__(self, layouts: Layouts | None = None) -> None:
         super().__init__()
         self._view = View(RunLog())
+        self._layouts = layouts or Layouts()
         self._layout = Layout()
+        self._layout.use(self._layouts.desk)
 
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
@@ -71,6 +77,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def on_mount(self) -> None:
         self._lay_out()
+        self._focus_on(self._layout.opened)
         # A recording is there before the panes are.
         self._show_panes()
 
@@ -146,6 +153,40 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         name = focused.id if isinstance(focused, Pane) else self._layout.opened
         self._layout.zoomed = None if self._layout.zoomed else name
         self._lay_out()
+
+    def action_grow(self, axis: str, by: int) -> None:
+        """Make the focused pane wider or higher."""
+        focused = self.focused
+        if isinstance(focused, Pane) and focused.id:
+            self._layout.grow(self.query_one(Body).size.region, focused.id, Axis(axis), by)
+            self._lay_out()
+
+    def action_layouts(self) -> None:
+        """Open the window of the layouts."""
+        room = self.query_one(Body).size.region
+        if not self._layout.wide:
+            room = Region(0, 0, *WIDE)
+        window = LayoutScreen(self._layouts, self._layout, room, self._lay_out)
+        self.app.push_screen(window, lambda _: self._look_somewhere())
+
+    def _look_somewhere(self) -> None:
+        """Keep the focus on a pane that is on screen."""
+        focused = self.focused
+        if not isinstance(focused, Pane) or not focused.display:
+            shown = [pane.id or "" for pane in self.query(Pane) if pane.display]
+            self._focus_on(LADDER if LADDER in shown else shown[-1])
+
+    def action_jump(self) -> None:
+        """Show a letter on every pane."""
+        titles = {name: spec.pane.NAME for name, spec in SPECS.items()}
+        places = {
+            pane.id or "": Offset(pane.region.x + 2, pane.region.y) for pane in self._panes_in_sight
+        }
+        self.app.push_screen(JumpScreen(titles, places), self._jumped)
+
+    def _jumped(self, name: str | None) -> None:
+        if name is not None:
+            self._focus_on(name)
 
     def step_out(self) -> bool:
         """Out of what covers the panes: one alone, or the dials. False where nothing does."""

@@ -19,6 +19,7 @@ LAYOUTS = {
     "sampling": "((transcript / dials*2) | ladder)*3 / (shape | stacks)*2",
     "memory": "((transcript / tree) | kv*2)*3 / (prefill | gauges)*2",
     "teaching": "transcript / (tokens | ladder*2)*3",
+    "speculation": "(transcript / gauges) | (speculation / ladder)*1.5",
 }
 """The layouts that everybody has, by name."""
 

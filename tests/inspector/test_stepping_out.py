@@ -14,6 +14,9 @@ from tests.inspector.test_app import app, press
 
 SIZES = [(80, 24), (40, 12), (160, 48)]
 OPENED_BY = {
+    "layouts": ["L"],
+    "a layout's name": ["L", "w"],
+    "jump": ["J"],
     "help": ["question_mark"],
     "search in the help": ["question_mark", "slash"],
     "palette": ["ctrl+p"],
