@@ -104,10 +104,10 @@ async def test_after_loading_one_line_names_the_first_keys_until_the_first_token
 
 async def test_the_first_keys_are_those_that_the_user_has() -> None:
     one = app()
-    one._keys["step"] = "J"
+    one._keys["step"] = "Z"
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot)
-        assert "J next · c run" in screen_text(one)
+        assert "Z next · c run" in screen_text(one)
 
 
 async def test_while_the_model_loads_there_is_no_line_of_keys() -> None:

@@ -57,7 +57,9 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def depth(one: Inspector) -> int:
     """Levels that lie above the bare screen."""
     debugger = one.debugger
-    return len(one.screen_stack) - 1 + bool(debugger._layout.zoomed) + debugger.dials_open
+    panes = debugger._layout
+    dials = debugger.dials_open and not panes.has_place("dials")
+    return len(one.screen_stack) - 1 + bool(panes.zoomed) + dials
 
 
 def typing(one: Inspector) -> bool:

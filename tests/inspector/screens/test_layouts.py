@@ -56,8 +56,7 @@ async def test_every_named_layout_shows_its_panes(name: str) -> None:
         assert isinstance(one.focused, Pane)
         await pilot.resize_terminal(*COMPACT)
         await press(pilot)
-        assert "transcript" in visible(one)
-        assert len(visible(one)) <= 2
+        assert visible(one) in (["speculation"], ["transcript", one.debugger._layout.opened])
 
 
 async def test_a_pane_without_a_place_is_opened_in_anothers_and_goes_again() -> None:
