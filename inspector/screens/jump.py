@@ -29,7 +29,6 @@ class JumpScreen(ModalScreen[str | None]):
     """Answers the id of a pane. ``places``: where a pane's letter stands; others are listed."""
 
     DEFAULT_CSS = """
-    JumpScreen { background: transparent; }
     JumpScreen .letter { position: absolute; width: 5; height: 1; text-style: bold reverse; }
     JumpScreen #others {
         dock: bottom; height: auto; padding: 0 1; background: $surface; color: $foreground;
@@ -52,7 +51,7 @@ class JumpScreen(ModalScreen[str | None]):
             yield label
         others = [name for name in self._titles if name not in self._places]
         listed = [
-            Content.assemble((self._letters[name], "bold"), f" {self._titles[name]}")
+            Content.assemble((self._letters[name], "bold"), f"\u00a0{self._titles[name]}")
             for name in others
         ]
         yield Static(Content("   ").join(listed), id="others")

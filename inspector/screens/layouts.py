@@ -123,7 +123,7 @@ class LayoutScreen(Dialog[None]):
     ]  # fmt: skip
 
     DEFAULT_CSS = """
-    LayoutScreen #choices { max-height: 1fr; min-height: 4; }
+    LayoutScreen #choices { max-height: 40vh; }
     LayoutScreen #map { height: auto; }
     """
 
