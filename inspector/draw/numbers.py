@@ -160,7 +160,8 @@ def with_marks(text: str, width: int) -> Content:
     names = [Content.assemble((mark, f"${name}"), f" {name}") for mark, name in MEANING.items()]
     every, usual = Content("  ").join(names), Content("  ").join(names[:2])
     behind = Content(f" · {text}" if text else "")
-    return fit(width, every + behind, usual + behind, usual)
+    # A border has a cell less for words than the lines above it.
+    return fit(width - 1, every + behind, usual + behind, usual)
 
 
 # --- lines ----------------------------------------------------------------------------------
