@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from engine.api import open_model
     from engine.conditions.condition import ConditionError, Unavailable
     from engine.measure.drift import measure_drift
-    from engine.run.stepper import Stepper, StepperError
+    from engine.run.checks import StepperError
+    from engine.run.stepper import Stepper
     from engine.sampling.chain import effective
 
 __all__ = [
@@ -30,7 +31,7 @@ __all__ = [
 _HOME = {
     "ConditionError": "engine.conditions.condition",
     "Stepper": "engine.run.stepper",
-    "StepperError": "engine.run.stepper",
+    "StepperError": "engine.run.checks",
     "Unavailable": "engine.conditions.condition",
     "effective": "engine.sampling.chain",
     "measure_drift": "engine.measure.drift",

@@ -26,7 +26,7 @@ def _serve(connection: Connection, log_file: str, parent: int, of_main_thread: b
     # First of all: the imports below take seconds.
     end_with_parent(parent, of_main_thread=of_main_thread)
     # Imported only here: this module is what the client's process imports.
-    from engine.server import serve
+    from engine.server_process import serve
 
     serve(connection, log_file)
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from engine.backends import open_backend
 from engine.backends.base import Backend, BackendError
@@ -56,8 +52,8 @@ from engine.records.events import (
 )
 from engine.records.measured import Measured
 from engine.records.step import StepRecord
-from engine.run.stepper import Stepper, StepperError
-from engine.safe_output import safe_output
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Effective, SpecError, effective
 from engine.timing import now_ms
@@ -67,14 +63,9 @@ _BETWEEN = (
     *(NameBranch, Configure, SetBreakpoints),
 )
 """Commands that are carried out between two passes of a run, which then goes on."""
-_BEHIND_THE_SCREEN = 10
-"""Nice levels by which the engine's process is below the screen's."""
 
 _HELD = 256
 """Number of newest steps' records that the engine keeps; the app has them all."""
-
-_LONG_LOG = 1 << 20
-"""Bytes after which a log is not added to any more."""
 
 _POOL_EVERY_MS = 100.0
 """Interval in which a run sends the state of its pool; it also does at its end."""
@@ -392,37 +383,3 @@ class Engine:
             self._handle(command)
         except _EXPECTED as error:
             self._send(EngineError(" ".join(str(error).split())))
-
-
-def _open_log(path: Path) -> int:
-    """The log's file descriptor; the null device's where the log cannot be written.
-
-    Engines that run at the same time share the log; it begins anew once it has grown long.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        long = path.exists() and path.stat().st_size > _LONG_LOG
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        return os.open(path, flags | os.O_TRUNC if long else flags, 0o600)
-    except OSError:
-        return os.open(os.devnull, os.O_WRONLY)
-
-
-def serve(connection: Connection, log_file: str) -> None:
-    """The engine process's main function: everything printed goes to ``log_file``."""
-    # What a terminal sends to all that runs in it; the app decides what becomes of its engine.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # Both want every core while a pass runs; a key must not wait for the pass to be over.
-    os.nice(_BEHIND_THE_SCREEN)
-    log = _open_log(Path(log_file))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    with safe_output():
-        Engine(connection.send, connection).serve()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Nobody waits for a long run's records, and a model's weights, to be taken apart one by one.
-    os._exit(0)

@@ -22,7 +22,7 @@ from typing import Any
 from tests.folders import ROOT
 
 PRELOADED = (
-    "engine.server",
+    "engine.server_process",
     "engine.backends.hf.backend",
     "inspector.cli.run",
     "transformers.models.llama.modeling_llama",

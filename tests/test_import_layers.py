@@ -43,6 +43,7 @@ sessions.file
 themes
 
 engine engine.process
+engine.server_process
 engine.server
 engine.api engine.drafts engine.measure
 engine.commands engine.run

@@ -14,7 +14,8 @@ from engine.backends.abilities import MeasurableBackend, Pooled, measurable
 from engine.backends.base import Backend, BackendError
 from engine.progress import Progress, silent
 from engine.records.measured import MEASURING_CURVES, CacheCurves
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 
 SHORTEST = 16
 TURNS, FEWEST = 5, 3

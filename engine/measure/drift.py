@@ -13,7 +13,8 @@ from engine.progress import Progress, silent
 from engine.records.arrays import FloatArray
 from engine.records.measured import MEASURING_DRIFT, DriftMeasured, DriftRow
 from engine.records.model import ModelFacts
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -11,6 +12,7 @@ from engine.records.cache import KVState
 from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind
 from engine.records.vocabulary import Token, Vocabulary
 from engine.run.reading import Distribution
+from engine.run.step_tree import Ids
 from engine.sampling.chain import Effective, Ladder, SamplingError, forced
 from engine.sampling.stages import StageContext
 from engine.text import quote
@@ -50,6 +52,26 @@ class Drawing:
         if self._whole_vocabulary is None:
             self._whole_vocabulary = self.backend.vocabulary()
         return self._whole_vocabulary
+
+    def context(
+        self,
+        settings: Effective,
+        prompt_ids: tuple[int, ...],
+        ids: list[int],
+        seed: int,
+        state: Mapping[str, float],
+    ) -> StageContext:
+        """What the stages are told behind ``ids``, the prompt's and those that were drawn."""
+        return StageContext(
+            prompt_ids=prompt_ids,
+            output_ids=Ids(ids, len(prompt_ids)),
+            stop_ids=frozenset(self.backend.facts.stop_ids),
+            seed=seed,
+            state=state,
+            vocabulary=self.vocabulary(settings),
+            token=self.backend.token,
+            encode=self.encode,
+        )
 
     def step(
         self, wanted: Wanted, following: Distribution, context: StageContext, started: float

@@ -101,13 +101,15 @@ class Speculator:
         wanted: Wanted,
         ids: list[int],
         context: StageContext,
-        room: int,
     ) -> Round | None:
         """A round behind ``wanted.parent``, to which ``ids`` lead; None where nothing is drafted.
 
-        ``room``: tokens that may still come. Raises BackendError and SamplingError.
+        Raises BackendError and SamplingError.
         """
         started = now_ms()
+        limit = self._drawing.backend.facts.context_length
+        room = wanted.max_tokens - len(context.output_ids)
+        room = room if limit is None else min(room, limit - len(ids))
         asked = length_of(speculation, context, room)
         if asked < 1:
             return None

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import islice
 from typing import overload
 
+from engine.records.round import RoundRecord
 from engine.records.step import StepRecord, Stop
 from engine.records.step_table import StepPath, StepTable, table_of
 from engine.run.tree import ROOT, Nodes, Tree
@@ -82,6 +83,8 @@ class LiveTree(StepTree):
         """Reason for which a run ends at a node, where it does."""
         self.states: dict[int, Mapping[str, float]] = {}
         """State of the stages after a node, where they have any."""
+        self.rounds: dict[int, RoundRecord] = {}
+        """Speculative rounds by the node of their first token, the newest where some are held."""
         self.cursor = ROOT
         self.next_node = 1
         """A number that no node has had yet."""
@@ -106,6 +109,14 @@ class LiveTree(StepTree):
         self._ids_node = step.node
         self.next_node = max(self.next_node, step.node + 1)
         self.cursor = step.node
+
+    def add_round(self, record: RoundRecord, steps: Sequence[StepRecord]) -> None:
+        """Add the steps of a speculative round, and the round."""
+        for step in steps:
+            self.add_step(step)
+        self.rounds[record.node] = record
+        if self.held is not None and len(self.rounds) > self.held:
+            del self.rounds[next(iter(self.rounds))]
 
     def delete(self, node: int) -> list[int]:
         """Take ``node`` out with all that comes after it; the nodes that went, oldest first."""

@@ -7,7 +7,7 @@ after it is known already (a fork), when it costs none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from engine.backends.base import Backend, whole
 from engine.backends.tokens import id_of
@@ -18,22 +18,20 @@ from engine.conditions.moment import Moment, Moments
 from engine.records.arrays import FloatArray
 from engine.records.cache import PoolState
 from engine.records.events import NAME_LENGTH, BranchDeleted, BranchNamed
-from engine.records.prompt import Origin, PrefillRecord, PromptRecord
+from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import RoundRecord
 from engine.records.step import StepRecord, brief
+from engine.run.checks import StepperError, check_ids, check_node, check_prompt, check_room
 from engine.run.drawing import Drawing, Wanted
 from engine.run.logit_store import DEFAULT_BUDGET
+from engine.run.prompt import prompt_of_ids, prompt_of_text
 from engine.run.reading import PREFILL_CHUNK, Distribution, Reading
 from engine.run.speculation import Speculation, Speculator
-from engine.run.step_tree import Ids, LiveTree
+from engine.run.step_tree import LiveTree
 from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, effective
 from engine.sampling.stages import StageContext
 from engine.timing import now_ms
-
-
-class StepperError(RuntimeError):
-    """A command that cannot be carried out; one line says why and what to do."""
 
 
 class Stepper:
@@ -65,10 +63,9 @@ class Stepper:
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
         self.speculation: Speculation | None = None
         """Drafting of tokens that one pass then verifies; None: a pass a token."""
-        self.rounds: dict[int, RoundRecord] = {}
-        """Speculative rounds by the node of their first token, the newest where some are held."""
         self._moments: Moments | None = None
         self._drawing = Drawing(backend)
+        self._speculator = Speculator(self.reading, self._drawing)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "model", self.backend.facts.name
@@ -90,39 +87,18 @@ class Stepper:
 
         Raises StepperError when there is no token or more than the model's context holds.
         """
-        started = now_ms()
-        encoded = self.backend.tokenize(text, chat=chat, system=system)
-        tokens = tuple(self.backend.token(token_id) for token_id in encoded.ids)
-        took = now_ms() - started
-        return self._accept(PromptRecord(text, tokens, encoded.origins, chat, took, encoded.notes))
+        return self._accept(prompt_of_text(self.backend, text, chat=chat, system=system))
 
     def submit_ids(self, ids: Sequence[int], text: str = "") -> PromptRecord:
         """Make the given token ids the prompt, as they are."""
-        started = now_ms()
-        self._check_ids(ids)
-        tokens = tuple(self.backend.token(token_id) for token_id in ids)
-        origins = (Origin.USER,) * len(tokens)
-        return self._accept(PromptRecord(text, tokens, origins, False, now_ms() - started))
-
-    def _check_ids(self, ids: Iterable[int]) -> None:
-        vocab = self.backend.facts.vocab_size
-        for token_id in ids:
-            if not 0 <= token_id < vocab:
-                raise StepperError(f"token id {token_id} is outside the vocabulary 0..{vocab - 1}")
+        check_ids(ids, self.backend.facts)
+        return self._accept(prompt_of_ids(self.backend, ids, text))
 
     def _accept(self, record: PromptRecord) -> PromptRecord:
-        count, context = len(record.tokens), self.backend.facts.context_length
-        if count == 0:
-            raise StepperError("the prompt is empty: give it at least one token of text")
-        if context is not None and count >= context:
-            raise StepperError(
-                f"the prompt is {count:,} tokens and the model's context holds {context:,} "
-                "(one must stay free for the answer): shorten it"
-            )
+        check_prompt(record, self.backend.facts)
         self.prompt = record
-        self.rounds = {}
-        self._moments = Moments(record, self.backend.facts.vocab_size, self.rounds)
         self.tree = LiveTree(record.ids, held=self.tree.held)
+        self._moments = Moments(record, self.backend.facts.vocab_size, self.rounds)
         self.reading.begin()
         return record
 
@@ -171,25 +147,12 @@ class Stepper:
         """
         if self.speculation is None or parent == ROOT:
             return (self.extend(parent, seed=seed, settings=settings),)
-        settings = settings or self.settings
         self._check_extend(parent, None)
-        ids = self.path_ids(parent)
-        context = self._context(parent, self.seed if seed is None else seed, settings)
-        wanted = Wanted(
-            self.tree.next_node, parent, settings, self.max_tokens, watched=self.watched
-        )
-        limit = self.backend.facts.context_length
-        room = self.max_tokens - len(context.output_ids)
-        room = room if limit is None else min(room, limit - len(ids))
-        speculator = Speculator(self.reading, self._drawing)
-        found = speculator.round(self.speculation, wanted, ids, context, room)
+        wanted, context = self._plan(parent, None, seed, settings)
+        found = self._speculator.round(self.speculation, wanted, self.path_ids(parent), context)
         if found is None:
             return (self.extend(parent, seed=seed, settings=settings),)
-        for step in found.steps:
-            self.tree.add_step(step)
-        self.rounds[found.record.node] = found.record
-        if self.tree.held is not None and len(self.rounds) > self.tree.held:
-            del self.rounds[next(iter(self.rounds))]
+        self.tree.add_round(found.record, found.steps)
         return found.steps
 
     def back(self) -> int:
@@ -211,16 +174,13 @@ class Stepper:
         ``seed`` and ``settings``, where given, are used instead of the run's. Raises StepperError
         for an unknown node, an id outside the vocabulary, or a full context.
         """
-        settings = settings or self.settings
         self._check_extend(parent, force)
         # The prompt's own time is in its PrefillRecord, not in the first step's.
         for _ in self.prefill():
             pass
         started = now_ms()
-        following = self._distribution(parent)
-        context = self._context(parent, self.seed if seed is None else seed, settings)
-        wanted = Wanted(self.tree.next_node, parent, settings, self.max_tokens, force, self.watched)
-        record = self._drawing.step(wanted, following, context, started)
+        wanted, context = self._plan(parent, force, seed, settings)
+        record = self._drawing.step(wanted, self._distribution(parent), context, started)
         self.tree.add_step(record)
         return record
 
@@ -247,9 +207,8 @@ class Stepper:
         while not (node in self.tree.stops and not self.children.get(node)) and not pause():
             if not ready:
                 known = self.children.get(node) and seed is None and settings is None
-                ready = list(
-                    [self.step(node)] if known else self.grow(node, seed=seed, settings=settings)
-                )
+                more = self.grow(node, seed=seed, settings=settings) if not known else ()
+                ready = list(more) or [self.step(node)]
             record = ready.pop(0)
             self.cursor = node = record.node
             arrived = self.check(node).stops or (
@@ -287,30 +246,25 @@ class Stepper:
             return False
 
     def _check_extend(self, parent: int, force: int | None) -> None:
-        if parent not in self.tree:
-            raise StepperError(f"there is no node {parent}")
-        self._check_ids(() if force is None else (force,))
-        limit = self.backend.facts.context_length
-        if limit is not None and len(self.path_ids(parent)) >= limit:
-            raise StepperError(f"the context is full: the model reads at most {limit:,} tokens")
+        check_node(parent, self.tree)
+        check_ids(() if force is None else (force,), self.backend.facts)
+        check_room(len(self.path_ids(parent)), self.backend.facts)
+
+    def _plan(
+        self, parent: int, force: int | None, seed: int | None, settings: Effective | None
+    ) -> tuple[Wanted, StageContext]:
+        """A new child of ``parent``, and what its stages are told."""
+        settings = settings or self.settings
+        wanted = Wanted(self.tree.next_node, parent, settings, self.max_tokens, force, self.watched)
+        return wanted, self._context(parent, self.seed if seed is None else seed, settings)
 
     def _distribution(self, node: int) -> Distribution:
         first = node == ROOT and not self.children[ROOT]
         return self.reading.after(node, self.path_ids(node), first=first)
 
     def _context(self, parent: int, seed: int, settings: Effective) -> StageContext:
-        ids = self.path_ids(parent)
-        count = len(self._prompt.ids)
-        return StageContext(
-            prompt_ids=self._prompt.ids,
-            output_ids=Ids(ids, count),
-            stop_ids=frozenset(self.backend.facts.stop_ids),
-            seed=seed,
-            state=self.tree.states.get(parent, {}),
-            vocabulary=self._drawing.vocabulary(settings),
-            token=self.backend.token,
-            encode=self._drawing.encode,
-        )
+        ids, state = self.path_ids(parent), self.tree.states.get(parent, {})
+        return self._drawing.context(settings, self._prompt.ids, ids, seed, state)
 
     # --- the tree ---------------------------------------------------------------------------
 
@@ -321,7 +275,7 @@ class Stepper:
 
         Raises StepperError where there is no such node.
         """
-        self._check_node(node)
+        check_node(node, self.tree, root=False)
         parent = self.tree.parents[node]
         keep = len(self.path_ids(parent))
         self.reading.forget(self.tree.delete(node), parent, keep)
@@ -337,12 +291,8 @@ class Stepper:
 
     def name(self, node: int, name: str) -> BranchNamed:
         """Call the branch that begins with ``node`` so. Raises StepperError for no such node."""
-        self._check_node(node)
+        check_node(node, self.tree, root=False)
         return BranchNamed(node, " ".join(name.split())[:NAME_LENGTH])
-
-    def _check_node(self, node: int) -> None:
-        if node == ROOT or node not in self.tree:
-            raise StepperError(f"there is no node {node} after the prompt")
 
     # --- looking ----------------------------------------------------------------------------
 
@@ -355,6 +305,11 @@ class Stepper:
     def children(self) -> Mapping[int, list[int]]:
         """Node -> its children, oldest first."""
         return self.tree.children
+
+    @property
+    def rounds(self) -> Mapping[int, RoundRecord]:
+        """Speculative rounds by the node of their first token, the newest where some are held."""
+        return self.tree.rounds
 
     @property
     def cursor(self) -> int:

@@ -205,7 +205,8 @@ def check_live(session: Session, command: Open, form: str) -> int:
     from engine.backends.base import BackendError
     from engine.drafts.open import open_draft
     from engine.models.checks import ModelError
-    from engine.run.stepper import Stepper, StepperError
+    from engine.run.checks import StepperError
+    from engine.run.stepper import Stepper
     from engine.sampling.candidates import SamplingError
 
     progress = Progress(sys.stderr)

@@ -25,7 +25,8 @@ from hypothesis.stateful import (
 
 from engine.backends.hf.backend import HFBackend
 from engine.backends.hf.pool import KVOptions
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
 from tests import tiny_models

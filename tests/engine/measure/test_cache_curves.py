@@ -19,7 +19,8 @@ from engine.measure.cache_curves import lengths_along, measure_curves, turns_for
 from engine.records.events import DenseLogits, EngineError, LoadProgress
 from engine.records.measured import CacheCurves
 from engine.records.step import StepRecord
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
 from sessions.rows import codec

@@ -19,7 +19,8 @@ from engine.records.events import EngineError, LoadProgress
 from engine.records.measured import DriftMeasured, DriftRow
 from engine.records.model import KVStorage
 from engine.records.step import StepRecord
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
 from sessions.rows import codec

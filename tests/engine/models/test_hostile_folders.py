@@ -22,7 +22,8 @@ from engine.backends.hf import load as hf_open
 from engine.models import resolve as models
 from engine.models.checks import ModelError
 from engine.progress import silent
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from engine.sampling.spec import SpecError
 from tests import tiny_models

@@ -10,7 +10,8 @@ from engine.backends.scripted import ScriptedBackend
 from engine.commands import Configure, Restore, Run, Settings, Step
 from engine.records.events import EngineError, Record, SettingsChanged
 from engine.records.step import StepRecord
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, effective
 from inspector.state.recorder import Recorder, records_of

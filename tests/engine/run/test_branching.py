@@ -23,7 +23,7 @@ from engine.records.events import (
 from engine.records.prompt import Origin, PrefillRecord
 from engine.records.step import StepRecord
 from engine.records.vocabulary import Token
-from engine.run.stepper import StepperError
+from engine.run.checks import StepperError
 from engine.run.tree import ROOT
 from inspector.state.controller import Controller
 from inspector.state.view import RunLog

@@ -12,7 +12,8 @@ import pytest
 from engine.backends.base import ForwardPass, Row
 from engine.backends.scripted import ScriptedBackend
 from engine.records.step import How, StopKind
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
 

@@ -9,7 +9,7 @@ import pytest
 from textual.events import Paste
 from textual.widgets import Input
 
-from engine.server import _LONG_LOG, _open_log
+from engine.server_process import _LONG_LOG, _open_log
 from tests.inspector.actions.test_breakpoints_app import toasts
 from tests.inspector.test_app import app, press
 

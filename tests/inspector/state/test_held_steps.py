@@ -19,7 +19,8 @@ import pytest
 from engine.backends.scripted import ScriptedBackend
 from engine.commands import Run
 from engine.records.step import StepRecord
-from engine.run.stepper import Stepper, StepperError
+from engine.run.checks import StepperError
+from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from engine.server import Engine
 from inspector.state.controller import Controller
