@@ -19,20 +19,21 @@ import themes
 from engine.machine_file import cache_dir
 from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
+from inspector.actions.allowed import Allowed
 from inspector.actions.breakpoints import Breakpoints
-from inspector.actions.budget import Budget
 from inspector.actions.forks import Forks
 from inspector.actions.keeping import Keeping
 from inspector.actions.measure import Measurements
 from inspector.actions.player import Player, Playing
 from inspector.actions.recover import Recovery
 from inspector.actions.replay import Recording, Replay, request_of
+from inspector.actions.running import Running
 from inspector.actions.sessions import Sessions
 from inspector.actions.trying import Trying
 from inspector.commands import KeyCommands
 from inspector.exit_codes import EXIT_USAGE
 from inspector.flows import FlowApp
-from inspector.keys import APP, NEEDS_MODEL, OPENING
+from inspector.keys import APP
 from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.modal import modal_open
 from inspector.painter import Painter
@@ -110,12 +111,13 @@ class Inspector(FlowApp[None]):
         self.trying = Trying(self)
         self.keeping = Keeping(self, recorder)
         self.forks = Forks(self, self.trying, self.keeping)
-        self.budget = Budget(self)
         self.breakpoints = Breakpoints(self, self.keeping)
         replayed = str(recording.session.path) if recording is not None else ""
         self.sessions = Sessions(self, self.keeping, library, replayed)
         self._recovery = Recovery(self, self.sessions, library) if library is not None else None
         self.replay = Replay(self, recording) if recording is not None else None
+        self.running = Running(self, self._player)
+        self._allowed = Allowed(self, self._recovery, played=recording is not None)
         # Who wants nothing kept wants nothing on the disk.
         folder = cache_dir() if recorder is not None and recorder.wanted else None
         self.controller.log.new_nodes = partial(HeldSteps, folder)
@@ -194,6 +196,10 @@ class Inspector(FlowApp[None]):
                 debugger.tick(self.controller.view, self.busy_s)
 
     @property
+    def _player(self) -> Player | None:
+        return self.replay.player if self.replay is not None else None
+
+    @property
     def busy_s(self) -> float | None:
         """Seconds since the engine last gave a sign of life during a pass; None when idle."""
         if self._player is not None and self._player.tempo is not None:
@@ -236,23 +242,11 @@ class Inspector(FlowApp[None]):
         self.controller.cursor.back()
         self.paint()
 
-    @property
-    def _player(self) -> Player | None:
-        return self.replay.player if self.replay is not None else None
-
     def action_continue(self) -> None:
-        if self._player is not None and self._player.play():
-            return
-        if not self.budget.offer():
-            self.controller.run()
-            self.paint()
+        self.running.go_on()
 
     def action_pause_or_run(self) -> None:
-        player = self._player
-        if player is None or not player.stop():
-            if self.controller.running or player is None or not player.play():
-                self.controller.toggle()
-            self.paint()
+        self.running.pause_or_run()
 
     def action_stream(self) -> None:
         if self._player is not None:
@@ -292,12 +286,7 @@ class Inspector(FlowApp[None]):
         self.debugger.step_out()
 
     def action_help_quit(self) -> None:
-        """Pause what runs: a run, and not the program, is what ctrl+c is pressed for."""
-        if self.controller.running:
-            self.controller.pause()
-            self.say("paused; q quits")
-        else:
-            self.say("nothing runs; q quits")
+        self.running.interrupt()
 
     @on(GoTo)
     def _go_to(self, message: GoTo) -> None:
@@ -367,31 +356,7 @@ class Inspector(FlowApp[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False: the key means nothing now. None: it is shown, greyed out: see ``run_action``."""
-        modal = modal_open(self)
-        match action:
-            # The dials' keys mean nothing while they are closed, nor below a window.
-            case "turn":
-                there = any(one.dials_open for one in self._open(DebuggerScreen)) and not modal
-            case "apply":
-                there = self.controller.cursor.what_if is not None and not modal
-            case "stream":
-                there = self.replay is not None and not modal
-            case "interrupted":
-                there = self._recovery is not None and bool(self._recovery.runs) and not modal
-            # While a window asks something, another must not open above it.
-            case _ if action in OPENING:
-                there = not modal
-            case _:
-                return super().check_action(action, parameters) and self._possible(action)
-        return there and self._possible(action)
-
-    def _possible(self, action: str) -> bool | None:
-        """None where ``action`` needs a model, and this is only a recording."""
-        if self.engine.can_run or action not in NEEDS_MODEL:
-            return True
-        # What was measured then can be looked at.
-        recorded = action == "drift" and self.controller.cursor.node in self.controller.log.drifts
-        return True if recorded else None
+        return self._allowed.now(action)
 
     async def run_action(
         self,
@@ -403,7 +368,7 @@ class Inspector(FlowApp[None]):
         if await super().run_action(action, default_namespace, namespaces):
             return True
         _, name, parameters = parse(action) if isinstance(action, str) else action
-        refused = name in NEEDS_MODEL and self.check_action(name, parameters) is None
+        refused = self.check_action(name, parameters) is None
         if refused and not modal_open(self):
             self.say(REFUSAL, warn=True)
         return refused
