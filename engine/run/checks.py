@@ -1,4 +1,4 @@
-"""What is looked at before a command is carried out; each check raises StepperError."""
+"""Checks of a command before it is carried out; each raises StepperError."""
 
 from __future__ import annotations
 
