@@ -61,7 +61,7 @@ class Drawing:
         seed: int,
         state: Mapping[str, float],
     ) -> StageContext:
-        """What the stages are told behind ``ids``, the prompt's and those that were drawn."""
+        """Context of the stages behind ``ids``, the prompt's and those that were drawn."""
         return StageContext(
             prompt_ids=prompt_ids,
             output_ids=Ids(ids, len(prompt_ids)),
