@@ -62,6 +62,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self._layouts = layouts or Layouts()
         self._layout = Layout()
         self._layout.use(self._layouts.desk)
+        self._laid_out: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
@@ -114,7 +115,9 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         tabs = self.query_one(TabStrip)
         tabs.display = TABS in names
         tabs.show(self._layout.opened)
-        self.query_one(Body).rearrange()
+        if self._laid_out != (state := (self._layout.state, self.size)):
+            self._laid_out = state
+            self.query_one(Body).rearrange()
 
     @on(events.DescendantFocus)
     def _focused(self, event: events.DescendantFocus) -> None:

@@ -115,6 +115,12 @@ class Layout:
         there = names(self.desk)
         return next((one for one in (name, SPECS[name].place) if one in there), there[-1])
 
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Everything that places depend on, to be compared."""
+        shown = self.opened, self.zoomed, self.dials, self.wide, self.tall
+        return self.desk, self.lines, shown, tuple(self._guests.items())
+
     def regions(self, room: Region) -> dict[str, Region]:
         """The cells of each pane on screen, and those of the tabs."""
         if self.zoomed:
@@ -210,11 +216,17 @@ def tab_labels(width: int) -> list[str]:
     keys = [pane_key(number) for number in range(1, len(PANES) + 1)]
     names = [one.pane.NAME for one in PANES]
     short = [one.pane.SHORT or one.pane.NAME for one in PANES]
+    # Of the names that do not fit whole the last ones are cut first.
+    wholes = range(len(short), -1, -1)
+
+    def closer(names: list[str]) -> list[str]:
+        return [f"{key} {name} " for key, name in zip(keys, names, strict=True)]
+
     variants = (
         [f" {key} {name} " for key, name in zip(keys, names, strict=True)],
-        [f"{key} {name} " for key, name in zip(keys, names, strict=True)],
-        [f"{key} {name} " for key, name in zip(keys, short, strict=True)],
-        [f"{key} {name[:2]} " for key, name in zip(keys, short, strict=True)],
+        closer(names),
+        *(closer(short[:whole] + [name[:4] for name in short[whole:]]) for whole in wholes),
+        closer([name[:2] for name in short]),
         [f" {key} " for key in keys],
     )
     fitting = (one for one in variants if sum(map(len, one)) <= width + 1)

@@ -12,6 +12,7 @@ import themes
 from engine.commands import Open, Restore, Submit
 from engine.records.events import RunState
 from inspector.app import Inspector
+from inspector.keys import pane_key
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
 from inspector.screens.layout import places, tab_labels
@@ -106,7 +107,7 @@ async def test_six_panes_in_a_wide_terminal_two_in_a_small_one() -> None:
         await pilot.pause()
         assert visible(one) == FIRST
         for number, spec in enumerate(PANES, start=1):
-            await press(pilot, str(number))
+            await press(pilot, pane_key(number))
             assert spec.name in visible(one)
             assert len(visible(one)) == len(places())
         await press(pilot, "2")
@@ -114,7 +115,7 @@ async def test_six_panes_in_a_wide_terminal_two_in_a_small_one() -> None:
         await pilot.pause()
         assert visible(one) == ["transcript", "ladder"]
         for number, spec in enumerate(PANES, start=1):
-            await press(pilot, str(number))
+            await press(pilot, pane_key(number))
             assert one.focused is not None
             assert one.focused.id == spec.name
             assert spec.name in visible(one)
@@ -139,6 +140,7 @@ def test_the_tabs_fit_as_far_as_anything_does() -> None:
         assert sum(map(len, labels)) <= width + 1
     assert "".join(tab_labels(200)).startswith(" 1 Transcript  2 Ladder ")
     assert "".join(tab_labels(78)).startswith("1 Text 2 Ladder 3 Tokens 4 KV 5 Prefill ")
+    assert "6 Gauges 7 Shap 8 Stac 9 Tree f10 Spec" in "".join(tab_labels(78))
 
 
 async def test_zoom_shows_one_pane_and_all_again() -> None:
