@@ -20,7 +20,7 @@ from textual.geometry import Size
 from engine.records.step import StepRecord
 from engine.sampling.chain import Chain
 from inspector.draw.bars import share
-from inspector.draw.numbers import cut
+from inspector.draw.numbers import fit
 from inspector.panes.ladder.draw_line import detail, draw_lines
 from inspector.panes.ladder.head import FULL, SHORT, head, head_height
 from inspector.panes.ladder.plan import Plan, plan
@@ -187,8 +187,8 @@ def _next_settings(view: View, step: StepRecord, width: int) -> list[Content]:
     turned = turned_between(step.chain_spec, step.preset, spec, preset)
     if not turned:
         return []
-    words = Content.styled(" this token as below · ", "$text-muted")
-    return [cut(words + Content.styled(f"next token: {', '.join(turned)}", "$warning"), width)]
+    words = Content.styled(f" next token: {', '.join(turned)}", "$warning")
+    return [fit(width, words + Content.styled(" · this one: as below", "$text-muted"), words)]
 
 
 def _footer(

@@ -294,7 +294,7 @@ def test_the_header_says_what_holds_for_the_next_token() -> None:
     applied = effective("guide", {}, spec="temperature=1.5 > top_k=4 > top_p=0.9")
     view.log.add(SettingsChanged("guide", applied.spec, 0, applied.dials))
     assert draw(view, size).header[0].plain == (
-        " this token as below · next token: temperature 0.5 → 1.5"
+        " next token: temperature 0.5 → 1.5 · this one: as below"
     )
 
 
@@ -303,7 +303,7 @@ def test_the_header_says_what_the_recorded_next_token_was_drawn_with() -> None:
     last = view.log.nodes[2]
     view.log.add(replace(last, chain_spec="temperature=0.5 > top_k=2 > top_p=0.9"))
     lines = draw(View(view.log, 1), Size(75, 20)).header
-    assert lines[0].plain == " this token as below · next token: top_k 4 → 2"
+    assert lines[0].plain == " next token: top_k 4 → 2 · this one: as below"
     # At the tip nothing else is set.
     assert "next token: top_k 2 → 4" in draw(View(view.log, 2), Size(75, 20)).header[0].plain
 
