@@ -112,7 +112,7 @@ SESSIONS: list[Binding] = [
     hidden("y", "copy", "Copy text", "copy",
            "The prompt and this branch's text, to the terminal's clipboard"),
     hidden("V", "compare_branches", "Compare branches", "compare-branches",
-           "This branch beside the next one at the nearest fork above"),
+           "This branch beside another one: where they part, and by which settings"),
 ]
 """Keys of saved runs."""
 

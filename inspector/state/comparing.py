@@ -1,25 +1,49 @@
-"""The branch that the cursor is on beside the next one at the nearest fork above it."""
+"""The branch that the cursor is on beside another one of the run."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from engine.text import quote
 from inspector.state.view import RunLog, View
 from sessions.compare.diff import Side
 
 
-def branches_beside(view: View) -> tuple[Side, Side] | None:
-    """Both, each to its end; None where there is no fork above the cursor."""
+def other_tips(view: View) -> list[int]:
+    """The ends of the branches beside the cursor's, those of the nearest fork above first.
+
+    At each fork they begin with the next child after the one that was taken.
+    """
+    return list(_tips_beside(view.log, view.cursor))
+
+
+def _tips_beside(log: RunLog, node: int) -> Iterator[int]:
+    tree = log.tree
+    while (fork := tree.fork_above(node)) is not None and fork[0] in fork[1]:
+        head, siblings = fork
+        at = siblings.index(head)
+        for other in (*siblings[at + 1 :], *siblings[:at]):
+            yield from (one for one in tree.below(other) if not tree.children[one])
+        node = tree.parents[head]
+
+
+def sides(view: View, tip: int) -> tuple[Side, Side]:
+    """The cursor's branch and the one that ends at ``tip``, each to its end."""
     log = view.log
-    fork = log.tree.fork_above(view.cursor)
-    if fork is None or fork[0] not in fork[1]:
-        return None
-    head, siblings = fork
-    other = siblings[(siblings.index(head) + 1) % len(siblings)]
-    here, beside = (log.tip(one, view.visited) for one in (view.cursor, other))
-    return _side(log, head, here), _side(log, other, beside)
+    here = log.tip(view.cursor, view.visited)
+    return _side(log, here, tip), _side(log, tip, here)
 
 
-def _side(log: RunLog, head: int, tip: int) -> Side:
-    token = quote(log.nodes[head].token.bytes.decode("utf-8", "replace"), 30)
-    label = log.names.get(head) or f"the branch that begins with {token}"
-    return Side(label, list(log.path(tip)), log.facts, log.prompt, log.settings, run=log)
+def label(log: RunLog, tip: int, beside: int) -> str:
+    """The name of the branch that ends at ``tip`` where it is not that of ``beside``."""
+    parted = log.tree.common(tip, beside) or 0
+    own = [int(node) for node in log.tree.path(tip)][parted:]
+    named = next((log.names[node] for node in reversed(own) if log.names.get(node)), "")
+    head = log.nodes[own[0] if own else tip]
+    token = quote(head.token.bytes.decode("utf-8", "replace"), 30)
+    return named or f"the branch that begins with {token}"
+
+
+def _side(log: RunLog, tip: int, beside: int) -> Side:
+    name = label(log, tip, beside)
+    return Side(name, list(log.path(tip)), log.facts, log.prompt, log.settings, run=log)

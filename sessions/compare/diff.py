@@ -17,6 +17,7 @@ from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.records.vocabulary import Token
+from engine.sampling.spec import SpecError, parse_spec
 from sessions.compare.align import Segment, align, common_prefix
 from sessions.compare.identical import identical
 from sessions.compare.tables import (
@@ -129,6 +130,14 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsThere:
+    """Differences between the settings of the two steps at which the runs part."""
+
+    position: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Diff:
     """Differences between the runs ``a`` and ``b``."""
 
@@ -139,6 +148,8 @@ class Diff:
     """None where the outputs are the same to the last byte."""
     segments: tuple[Segment, ...]
     pairs: tuple[Pair, ...]
+    settings_there: SettingsThere | None = None
+    """Settings where they part; None where no two steps do, after the same tokens."""
     note: str = ""
     """The reason for which distributions were not compared; empty where they were."""
 
@@ -164,8 +175,30 @@ def diff(a: Side, b: Side) -> Diff:
         parting=parting,
         segments=tuple(align(a.output, b.output)),
         pairs=tuple(_pairs(a, b, pairs, not note)),
+        settings_there=_settings_there(a, b, together),
         note=note,
     )
+
+
+def _settings_there(a: Side, b: Side, together: Iterable[_Steps]) -> SettingsThere | None:
+    """The settings of the first two steps that differ, or are not one and the same of one run."""
+    one_run = a.run is not None and a.run == b.run
+    for one, other, _ in together:
+        if one.node != other.node if one_run else one.token != other.token:
+            changes = tuple(_changes(_drawn_with(one), _drawn_with(other)))
+            if not changes and one.chain_spec != other.chain_spec:
+                changes = (Change("chain", one.chain_spec, other.chain_spec),)
+            return SettingsThere(one.position, changes)
+    return None
+
+
+def _drawn_with(step: StepRecord) -> dict[str, Any]:
+    """The settings of one step, dial by dial; of a chain that is not known here, as a whole."""
+    try:
+        dials = parse_spec(step.chain_spec, step.preset)[1]
+    except SpecError:
+        dials = {"chain": step.chain_spec}
+    return {"preset": step.preset, **dials, "seed": step.seed, "drawn": step.draw.how.value}
 
 
 def _starts(steps: Sequence[StepRecord]) -> list[int]:

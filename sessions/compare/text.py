@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engine.text import quote, visible
 from sessions.compare.align import Segment
-from sessions.compare.diff import Diff, Pair, Place
+from sessions.compare.diff import Change, Diff, Pair, Place
 from sessions.compare.tables import Bound
 from sessions.export.jsonl import plain
 
@@ -22,13 +22,17 @@ def lines(found: Diff) -> Iterator[str]:
     yield ""
     if found.changes:
         yield "differs:"
-        width = max(len(change.name) for change in found.changes)
-        for change in found.changes:
-            yield f"  {visible(change.name):<{width}}  a {_value(change.a)}  b {_value(change.b)}"
+        yield from _changes(found.changes)
     else:
         yield "settings, model and prompt: the same"
     yield ""
     yield from _parting(found)
+    if found.settings_there is not None:
+        there = found.settings_there
+        yield f"settings where they part, position {there.position:,}:"
+        yield from _changes(there.changes)
+        if not there.changes:
+            yield "  the same"
     yield ""
     for segment in found.segments:
         yield from _segment(segment)
@@ -42,6 +46,12 @@ def lines(found: Diff) -> Iterator[str]:
             yield _pair(pair)
 
 
+def _changes(changes: Sequence[Change]) -> Iterator[str]:
+    width = max((len(change.name) for change in changes), default=0)
+    for change in changes:
+        yield f"  {visible(change.name):<{width}}  a {_value(change.a)}  b {_value(change.b)}"
+
+
 def to_json(found: Diff) -> dict[str, Any]:
     """The comparison as plain values: no NaN, no infinity; bytes as hex beside the text."""
     parting = found.parting
@@ -49,10 +59,13 @@ def to_json(found: Diff) -> dict[str, Any]:
         "a": plain(found.a),
         "b": plain(found.b),
         "same_output": found.same_output,
-        "changes": [
-            {"name": change.name, "a": plain(change.a), "b": plain(change.b)}
-            for change in found.changes
-        ],
+        "changes": _changes_json(found.changes),
+        "settings_at_divergence": None
+        if found.settings_there is None
+        else {
+            "position": found.settings_there.position,
+            "changes": _changes_json(found.settings_there.changes),
+        },
         "divergence": None
         if parting is None
         else {"byte": parting.offset, "a": _place(parting.a), "b": _place(parting.b)},
@@ -65,6 +78,10 @@ def to_json(found: Diff) -> dict[str, Any]:
         "positions": [_pair_json(pair) for pair in found.pairs],
         "note": found.note,
     }
+
+
+def _changes_json(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    return [{"name": change.name, "a": plain(change.a), "b": plain(change.b)} for change in changes]
 
 
 def _parting(found: Diff) -> Iterator[str]:

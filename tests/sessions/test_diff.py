@@ -18,7 +18,7 @@ from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from sessions import open_session
 from sessions.compare.align import Segment, align, common_prefix
-from sessions.compare.diff import Diff, Side, diff, side_of
+from sessions.compare.diff import Change, Diff, SettingsThere, Side, diff, side_of
 from sessions.compare.tables import Bound, kl
 from sessions.compare.text import bound_text, lines, to_json
 from sessions.recording import record
@@ -261,3 +261,41 @@ def test_what_comes_again_after_a_difference_is_found() -> None:
 def test_very_long_texts_are_not_compared_word_by_word() -> None:
     a, b = b"x " + b"a " * 5000, b"x " + b"b " * 5000
     assert list(align(a, b)) == [Segment(b"x ", b"x "), Segment(a[2:], b[2:])]
+
+
+def test_f6_settings_are_compared_where_two_branches_part() -> None:
+    """Not what the whole branches were drawn with: what else changed on the way is no cause."""
+    narrow, wide = (effective("guide", {"top_k": k}) for k in (40, 60))
+    backend = ScriptedBackend.from_vectors([HALVES], LETTERS)
+    one = Stepper(backend, narrow, seed=7, max_tokens=9)
+    one.submit("a")
+    first = one.extend(0)
+    left = one.extend(first.node, force=0)
+    left_end = one.extend(left.node, settings=wide, seed=3)
+    right = one.extend(first.node, force=1, settings=wide)
+    right_end = one.extend(right.node, settings=narrow)
+    log = object()
+    a, b = (
+        Side(name, one.path(tip.node), backend.facts, one.prompt, run=log)
+        for name, tip in (("a", left_end), ("b", right_end))
+    )
+    found = diff(a, b)
+    assert found.settings_there == SettingsThere(2, (Change("top_k", 40, 60),))
+    shown = list(lines(found))
+    at = shown.index("settings where they part, position 2:")
+    assert shown[at + 1] == "  top_k  a 40  b 60"
+    assert to_json(found)["settings_at_divergence"] == {
+        "position": 2,
+        "changes": [{"name": "top_k", "a": 40, "b": 60}],
+    }
+
+
+def test_f6_branches_that_part_by_the_dice_alone_say_so() -> None:
+    backend = ScriptedBackend.from_vectors([HALVES], LETTERS)
+    one = Stepper(backend, effective("guide", {}), seed=7, max_tokens=9)
+    one.submit("a")
+    tips = [one.extend(0), one.extend(0, seed=8)]
+    log = object()
+    a, b = (Side("run", one.path(tip.node), backend.facts, one.prompt, run=log) for tip in tips)
+    assert diff(a, b).settings_there == SettingsThere(1, (Change("seed", 7, 8),))
+    assert diff(a, a).settings_there is None

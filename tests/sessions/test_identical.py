@@ -14,7 +14,7 @@ from engine.records.events import Record
 from engine.records.step import StepRecord
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from inspector.state.comparing import branches_beside
+from inspector.state.comparing import other_tips, sides
 from inspector.state.view import RunLog, View
 from sessions import SessionWriter, open_session
 from sessions.compare.diff import Diff, Pair, Side, diff, side_of
@@ -78,9 +78,9 @@ def test_two_branches_on_the_screen() -> None:
     log = RunLog()
     for one in run():
         log.add(one)
-    sides = branches_beside(View(log, 3))
-    assert sides is not None
-    assert shown(diff(*sides)) == [("0", "0")] * 3
+    view = View(log, 3)
+    assert other_tips(view) == [4, 5]
+    assert shown(diff(*sides(view, 4))) == [("0", "0")] * 3
 
 
 def test_a_copy_of_a_file(tmp_path: Path) -> None:
