@@ -29,7 +29,7 @@ class JumpScreen(ModalScreen[str | None]):
     """Answers the id of a pane. ``places``: where a pane's letter stands; others are listed."""
 
     DEFAULT_CSS = """
-    JumpScreen .letter { position: absolute; width: 5; height: 1; text-style: bold reverse; }
+    JumpScreen .letter { position: absolute; width: 3; height: 1; text-style: bold reverse; }
     JumpScreen #others {
         dock: bottom; height: auto; padding: 0 1; background: $surface; color: $foreground;
     }
@@ -46,7 +46,7 @@ class JumpScreen(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         for name, at in self._places.items():
-            label = Static(Content(f"  {self._letters[name]}  "), id=name, classes="letter")
+            label = Static(Content(f" {self._letters[name]} "), id=name, classes="letter")
             label.styles.offset = at
             yield label
         others = [name for name in self._titles if name not in self._places]

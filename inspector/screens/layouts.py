@@ -140,7 +140,8 @@ class LayoutScreen(Dialog[None]):
         yield Static(id="said")
 
     def on_mount(self) -> None:
-        self._say("space takes one · { } order · - + < > size · w keeps · q closes")
+        small = "" if self._panes.wide else "seen whole on larger screens · "
+        self._say(f"{small}space takes one · {{ }} order · - + < > size · w keeps · q closes")
         self._draw()
 
     # --- the list ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import request_of
 from inspector.app import Inspector, replaying
 from inspector.panes.ladder.pane import LadderPane
+from inspector.screens.layouts import Layouts
 from inspector.state.request import Request
 from sessions import open_session
 from sessions.examples import example
@@ -33,10 +34,10 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sessions.library.data_folder", lambda: tmp_path)
 
 
-def replay(name: str, theme: str = "dark") -> Inspector:
+def replay(name: str, theme: str = "dark", layout: str = "debug") -> Inspector:
     session = open_session(example(name))
     asked = request_of(session, Request(Open(), Configure(), Submit("")))
-    return replaying(session, asked, theme=theme)
+    return replaying(session, asked, theme=theme, layouts=Layouts(chosen=layout))
 
 
 def keys(*pressed: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
@@ -96,3 +97,19 @@ def test_dials_tried_on_a_recording(snap_compare: Compare) -> None:
 
 def test_the_export_menu(snap_compare: Compare) -> None:
     assert snap_compare(replay("capital"), terminal_size=(80, 24), run_before=keys(*MIDDLE, "e"))
+
+
+@pytest.mark.parametrize("layout", ["sampling", "memory", "teaching"])
+def test_the_named_layouts(snap_compare: Compare, layout: str) -> None:
+    app = replay("capital", layout=layout)
+    assert snap_compare(app, terminal_size=(160, 48), run_before=keys(*MIDDLE))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_window_of_layouts(snap_compare: Compare, size: tuple[int, int]) -> None:
+    before = keys(*MIDDLE, "L", "down", "space")
+    assert snap_compare(replay("capital"), terminal_size=size, run_before=before)
+
+
+def test_letters_to_jump_by(snap_compare: Compare) -> None:
+    assert snap_compare(replay("capital"), terminal_size=(160, 48), run_before=keys(*MIDDLE, "J"))

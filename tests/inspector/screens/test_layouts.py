@@ -279,7 +279,7 @@ async def test_a_letter_gives_a_pane_the_focus_seen_or_not(size: tuple[int, int]
     async with one.run_test(size=size) as pilot:
         await press(pilot, "n", "J")
         assert isinstance(one.screen, JumpScreen)
-        assert "  l  " in screen_text(one)
+        assert "╭─ l Ladder ─" in screen_text(one), "the letter stands where the digit was"
         assert "abc" in screen_text(one), "the panes are seen behind the letters"
         found = letters({name: spec.pane.NAME for name, spec in SPECS.items()})
         await press(pilot, found["kv"])
