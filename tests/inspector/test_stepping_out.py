@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual._compositor import Compositor
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
@@ -52,6 +53,16 @@ QUITS = {("", "q"), ("a run that is not kept", "d")}
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of the export's menu write into the current folder."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def _painted_once(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paint at the first size alone: half of the time, and where a key leads does not depend on it.
+
+    Every window is painted at every size by the other test.
+    """
+    if size != SIZES[0]:
+        monkeypatch.setattr(Compositor, "render_update", lambda *_, **__: None)
 
 
 def depth(one: Inspector) -> int:
@@ -107,6 +118,7 @@ async def test_f2_escape_and_q_step_out_one_level(size: tuple[int, int]) -> None
         assert one._exit is True, "q on the bare screen does, after asking: nothing is kept"
 
 
+@pytest.mark.usefixtures("_painted_once")
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_f2_no_key_leads_where_escape_does_not_lead_back(size: tuple[int, int]) -> None:
     """Every key of every window, and then the way out of whatever it has opened."""
