@@ -1,19 +1,22 @@
 """``llm-inspect`` in processes of its own, as a shell starts it, less the seconds of its imports.
 
-Half of a short run on a real model is the import of torch and transformers. The launcher imports
-them once and forks itself for each command; its engine is forked in turn. Arguments, streams, exit
-code, pipe and both processes are as ever. Tests of what is imported when, and one run of each kind,
-start Python afresh instead.
+Most of a short run on a real model is the import of torch and transformers, and reading the
+weights. The launcher does both once and forks itself for each command; its engine is forked in
+turn. Arguments, streams, exit code, pipe and both processes are as ever. Tests of what is imported
+when, and one run of each kind, start Python afresh instead.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import pairwise
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,17 +41,20 @@ class Launcher:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.launcher"],
             cwd=ROOT,
+            # Threads do not outlive a fork.
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Output of the command, and its exit code."""
+    def run(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        """Output of the command, and its exit code. ``given``: what it reads from its input."""
         pipes = self._process
         assert pipes.stdin is not None
         assert pipes.stdout is not None
         with TemporaryDirectory(prefix="llm-inspect-tests-") as folder:
+            Path(folder, "in").write_text(given, "utf-8")
             print(json.dumps([folder, *words]), file=pipes.stdin, flush=True)
             code = int(pipes.stdout.readline())
             out, err = (Path(folder, name).read_text("utf-8") for name in ("out", "err"))
@@ -63,15 +69,42 @@ def _carry_out(folder: str, words: list[str]) -> int:
     from inspector.cli import main as cli
 
     flags = os.O_WRONLY | os.O_CREAT
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(os.open(os.path.join(folder, "in"), os.O_RDONLY), 0)
     os.dup2(os.open(os.path.join(folder, "out"), flags), 1)
     os.dup2(os.open(os.path.join(folder, "err"), flags), 2)
     return cli.main(words)
 
 
+def _keep_loaded() -> Callable[[list[str]], None]:
+    """Have forks find a model here that was loaded before; what loads that of a command's words."""
+    from engine.models import resolve as models
+
+    @functools.cache
+    def loaded(folder: Path, dtype: str) -> tuple[Any, Any]:
+        return load(models.resolve(str(folder)), dtype, "cpu")
+
+    load, kept = models.load, set[tuple[Path, str]]()
+
+    def look(resolved: Any, dtype: str, device: str, **others: Any) -> tuple[Any, Any]:
+        if (resolved.path, dtype) in kept and device == "cpu":
+            return loaded(resolved.path, dtype)
+        return load(resolved, dtype, device, **others)
+
+    def keep(words: list[str]) -> None:
+        given = dict(pairwise(words))
+        if "--model" in given and "--dtype" in given:
+            which = Path(given["--model"]), given["--dtype"]
+            loaded(*which)
+            kept.add(which)
+
+    models.load = look
+    return keep
+
+
 def _serve() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
+    keep = _keep_loaded()
     forks = multiprocessing.get_context("fork")
 
     def context(method: str | None = None) -> BaseContext:
@@ -81,6 +114,7 @@ def _serve() -> None:
     replaced.get_context = context
     for line in sys.stdin:
         folder, *words = json.loads(line)
+        keep(words)
         pid = os.fork()
         if pid == 0:
             code = 70  # nothing that a command ends with

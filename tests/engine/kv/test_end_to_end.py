@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,10 +140,10 @@ def test_a_full_pool_evicts_and_the_branch_is_read_again(small: Backend) -> None
     assert [one.token for one in expected] == [one.token for one in (*trunk, again)]
 
 
-def test_doctor_shows_the_pool_that_would_be(default_model_dir: Path) -> None:
-    program = [sys.executable, "-m", "inspector", "doctor", "--model", str(default_model_dir)]
-    words = [*HALF, "--kv-dtype", "int8", "--kv-budget", str(100 * 16 * 11_880)]
-    done = subprocess.run([*program, *words], capture_output=True, text=True, check=True)
+def test_doctor_shows_the_pool_that_would_be(launcher: Launcher, default_model_dir: Path) -> None:
+    words = (*HALF, "--kv-dtype", "int8", "--kv-budget", str(100 * 16 * 11_880))
+    done = launcher.run("doctor", "--model", str(default_model_dir), *words)
+    assert done.returncode == 0
     lines = done.stdout.splitlines()
     at = next(index for index, line in enumerate(lines) if line.startswith("KV cache"))
     assert lines[at].split(maxsplit=2)[2] == (

@@ -119,13 +119,12 @@ def test_bytes_decode_to_exactly_the_text(
     assert text == codecs.getincrementaldecoder("utf-8")("replace").decode(data)
 
 
-def test_text_output_is_the_text_alone(default_model_dir: Path) -> None:
-    command = [sys.executable, "-m", "inspector", "run", "--model", str(default_model_dir)]
-    done = subprocess.run(
-        [*command, PROMPT, *GREEDY, "--dtype", "float16"], capture_output=True, check=True
-    )
-    assert done.stdout.decode().startswith(" Paris")
-    assert b"tokens/s" in done.stderr
+def test_text_output_is_the_text_alone(launcher: Launcher, default_model_dir: Path) -> None:
+    model = ("--model", str(default_model_dir), "--dtype", "float16")
+    done = launcher.run("run", *model, PROMPT, *GREEDY)
+    assert done.returncode == 0
+    assert done.stdout.startswith(" Paris")
+    assert "tokens/s" in done.stderr
 
 
 def test_chat_shows_what_the_template_adds(launcher: Launcher, default_model_dir: Path) -> None:
@@ -138,25 +137,20 @@ def test_chat_shows_what_the_template_adds(launcher: Launcher, default_model_dir
     assert any("system" in note for note in lines[0]["notes"])
 
 
-def test_a_prompt_longer_than_the_context_is_one_line(default_model_dir: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "inspector", "run", "--model", str(default_model_dir), "-"],
-        input=b"word " * 9000,
-        capture_output=True,
-    )
+def test_a_prompt_longer_than_the_context_is_one_line(
+    launcher: Launcher, default_model_dir: Path
+) -> None:
+    model = ("--model", str(default_model_dir), "--dtype", "float16")
+    done = launcher.run("run", *model, "-", given="word " * 9000)
     assert done.returncode == 3
-    line = done.stderr.decode().splitlines()[-1]
+    line = done.stderr.splitlines()[-1]
     assert line.startswith("llm-inspect: the prompt is 9,001 tokens")
     assert "holds 8,192" in line
 
 
-def test_doctor_says_how_the_dtype_was_chosen(default_model_dir: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "inspector", "doctor", "--model", str(default_model_dir)],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+def test_doctor_says_how_the_dtype_was_chosen(launcher: Launcher, default_model_dir: Path) -> None:
+    done = launcher.run("doctor", "--model", str(default_model_dir))
+    assert done.returncode == 0
     for dtype in ("float32", "float16", "bfloat16"):
         assert f"\n  {dtype}" in done.stdout
     assert re.search(
