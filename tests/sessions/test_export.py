@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from engine.backends.scripted import ScriptedBackend
-from engine.records.events import DenseLogits
+from engine.records.events import BranchNamed, DenseLogits
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.run.stepper import Stepper
@@ -237,6 +237,19 @@ def test_the_ladder_of_every_token_is_in_the_page(forked: Source) -> None:
     tokens = [one for tag, one in page.tags if one.get("data-node")]
     assert {one["data-node"] for one in tokens} == set(data)
     assert page.words.count("Output, branch to node 9") == 1
+
+
+def test_f18_page_and_report_say_what_the_branches_are_called(tmp_path: Path) -> None:
+    records = [*forked_run(), BranchNamed(3, "left"), BranchNamed(6, "<b>wide</b>")]
+    with open_session(save(tmp_path / "run.llmi", records)) as session:
+        source = Source.of_session(session)
+        page = Page("".join(html_lines(source)))
+        report = "".join(markdown_lines(source))
+        left = "".join(markdown_lines(Source.of_session(session, 4)))
+    assert page.words.count('Output, branch "<b>wide</b>" to node 9') == 1
+    assert page.words.count('Output, branch "left" to node 4') == 1
+    assert f'\n## Output, branch "{escape("<b>wide</b>")}"\n' in report
+    assert '\n## Output, branch "left"\n' in left
 
 
 def test_a_page_of_nothing(tmp_path: Path) -> None:

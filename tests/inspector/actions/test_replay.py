@@ -169,6 +169,23 @@ async def test_a_hidden_branch_stays_hidden(tmp_path: Path) -> None:
         assert one.controller.cursor.node == 4
 
 
+async def test_f18_a_replay_opens_on_the_branch_that_the_run_was_left_on(tmp_path: Path) -> None:
+    """Not on the newest one: here the run went on with the first."""
+    live = live_app()
+    library = Library(tmp_path)
+    live.keeping.recorder = recorder(Save(), library)
+    async with live.run_test(size=WIDE) as pilot:
+        await press(pilot, "n", "n", "r", "h", "n")
+        live.controller.name_branch(2, "the first")
+        await press(pilot)
+    (seen,) = library.previews()
+    one = replayed(open_session(seen.path))
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot)
+        assert [step.node for step in one.controller.view.path] == [1, 2, 4]
+        assert "the first" in screen_text(one).splitlines()[0]
+
+
 async def test_two_branches_are_compared() -> None:
     one = replayed(open_session(example("capital")))
     async with one.run_test(size=(100, 30)) as pilot:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.commands import Open
+from engine.records.events import BranchNamed
 from inspector.cli import main as cli
 from inspector.cli import run_saver, sessions_print
 from inspector.cli.config import Config
@@ -65,6 +66,17 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "branch to node 24" in text
     found = read(capsys, "sessions", "show", "capital", "--format", "json")
     assert [branch["tip"] for branch in found["branches"]] == [31, 24]
+
+
+def test_f18_show_says_what_the_branches_are_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(tmp_path / "run.llmi", [*forked_run(), BranchNamed(3, "left")])
+    lines = said(capsys, "sessions", "show", str(path)).splitlines()
+    assert 'branch "left" to node 4' in lines
+    assert "branch to node 9" in lines
+    found = read(capsys, "sessions", "show", str(path), "--format", "json")
+    assert {one["tip"]: one["name"] for one in found["branches"]} == {9: None, 5: None, 4: "left"}
 
 
 def test_diff_of_two_branches(capsys: pytest.CaptureFixture[str]) -> None:
