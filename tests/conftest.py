@@ -31,20 +31,27 @@ settings.load_profile("tests")
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin each worker's share with files that take long, so that what is left last is short."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    """Begin each worker's share with files that take long, so that what is left last is short.
+
+    Files that use the launcher go to the first worker: each has to start one of its own.
+    """
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    files: dict[Path, list[pytest.Item]] = {}
+    files: dict[Path, list[pytest.Function]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
 
-    def takes_long(file: list[pytest.Item]) -> bool:
+    def takes_long(file: list[pytest.Function]) -> bool:
         return any(item.get_closest_marker(name) for item in file for name in ("slow", "model"))
 
     long = [file for file in files.values() if takes_long(file)]
     short = [item for file in files.values() if not takes_long(file) for item in file]
+    launching = [file for file in long if any("launcher" in item.fixturenames for item in file)]
+    others = [file for file in long if file not in launching]
     # As worksteal deals them out at first.
-    shares = [[item for file in long[at::workers] for item in file] for at in range(workers)]
+    dealt = [launching + others[workers - 1 :: workers]]
+    dealt += [others[at::workers] for at in range(workers - 1)]
+    shares = [[item for file in share for item in file] for share in dealt]
     for left, share in zip(range(workers, 0, -1), shares, strict=True):
         count = max(len(short) // left if left == 1 else len(items) // workers - len(share), 0)
         share += short[:count]
