@@ -193,6 +193,13 @@ class MeasureCurves:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureLossless:
+    """Answer with ``Lossless``: whether drafts change what is drawn behind the prompt."""
+
+    draws: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """End the engine."""
 
@@ -216,5 +223,6 @@ Command = (
     | MeasureCeilings
     | MeasureDrift
     | MeasureCurves
+    | MeasureLossless
     | Close
 )

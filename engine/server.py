@@ -20,6 +20,7 @@ from engine.commands import (
     MeasureCeilings,
     MeasureCurves,
     MeasureDrift,
+    MeasureLossless,
     NameBranch,
     Open,
     Pause,
@@ -40,6 +41,7 @@ from engine.drafts.active import Drafts
 from engine.measure.cache_curves import measure_curves
 from engine.measure.contest import ceilings_of, measure
 from engine.measure.drift import measure_drift
+from engine.measure.lossless import measure_lossless
 from engine.models.checks import ModelError
 from engine.records.events import (
     DenseLogits,
@@ -174,6 +176,8 @@ class Engine:
                 self._send(measure_drift(self._run, node, self._progress))
             case MeasureCurves(node):
                 self._send(measure_curves(self._run, node, self._progress, self._is_called))
+            case MeasureLossless(draws):
+                self._send(measure_lossless(self._run, draws, self._progress))
             case Pause():
                 self._pause = True
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from engine.records.arrays import FloatArray
 from engine.records.cache import PoolState
-from engine.records.measured import CacheCurves, DriftMeasured, Measured
+from engine.records.measured import CacheCurves, DriftMeasured, Lossless, Measured
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import DraftSettings, RoundRecord
@@ -171,5 +171,6 @@ Record = (
     | Measured
     | DriftMeasured
     | CacheCurves
+    | Lossless
     | EngineError
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.records.round import DraftSettings
 from engine.records.vocabulary import Token
 
 
@@ -134,3 +135,42 @@ class CacheCurves:
             raise ValueError("measured curves hold a count that cannot be")
         if not all(0 <= time < 1e12 for time in (*self.with_ms, *self.without_ms)):
             raise ValueError("measured curves hold a time that cannot be")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTest:
+    """Two samples held together: a chi-square test over ``cells``, and their total variation.
+
+    ``p_value`` is None where all draws are alike. ``by_chance`` and ``error`` are mean and standard
+    deviation of the variation of two samples of this size from one distribution.
+    """
+
+    name: str
+    cells: int
+    statistic: float
+    p_value: float | None
+    variation: float
+    by_chance: float
+    error: float
+
+
+LEAST_P = 1e-4
+"""The p-value below which two samples count as drawn from two distributions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lossless:
+    """``draws`` continuations with speculative decoding held against as many without."""
+
+    draft: DraftSettings
+    draws: int
+    rounds: int
+    drafted: int
+    accepted: int
+    tests: tuple[SampleTest, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True if something could be told apart, and nothing was."""
+        told = [one.p_value for one in self.tests if one.p_value is not None]
+        return bool(told) and min(told) >= LEAST_P

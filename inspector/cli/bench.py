@@ -53,10 +53,22 @@ def bench(
 ) -> int:
     """Measure, keep the ceilings for the inspector, and print. Returns the exit code."""
     load = os.getloadavg()[0]
+
+    def work(answers: Answers) -> int:
+        found = measured(answers, command, tokens, rival)
+        view, now = View(answers.log, max(answers.log.nodes)), datetime.now(UTC)
+        path, why = _save(view, found, now)
+        _print(view, found, form, Circumstances(now, load, os.cpu_count() or 1, path, why))
+        return EXIT_OK
+
+    return with_engine(connect, work)
+
+
+def with_engine(connect: Callable[[], EngineClient], work: Callable[[Answers], int]) -> int:
+    """Have an engine answer ``work``; its exit code, or that of what came in between."""
     client = connect()
     try:
-        answers = Answers(client, Progress(sys.stderr))
-        found = measured(answers, command, tokens, rival)
+        return work(Answers(client, Progress(sys.stderr)))
     except EngineFailedError as error:
         print(f"llm-inspect: {error}", file=sys.stderr)
         return EXIT_ENGINE
@@ -65,10 +77,6 @@ def bench(
         return EXIT_INTERRUPTED
     finally:
         client.close()
-    view, now = View(answers.log, max(answers.log.nodes)), datetime.now(UTC)
-    path, why = _save(view, found, now)
-    _print(view, found, form, Circumstances(now, load, os.cpu_count() or 1, path, why))
-    return EXIT_OK
 
 
 def measured(answers: Answers, command: Open, tokens: int, rival: str | None) -> Measured:

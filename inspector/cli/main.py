@@ -172,6 +172,12 @@ def _sample(words: Sequence[str]) -> int:
 
 def _bench(words: Sequence[str]) -> int:
     from inspector.cli.bench import DEFAULT_TOKENS, LEAST_TOKENS, bench
+    from inspector.cli.bench_lossless import (
+        DEFAULT_DRAWS,
+        add_lossless_options,
+        lossless,
+        lossless_draft,
+    )
 
     parser = _parser(f"{PROGRAM} bench", "This machine's ceilings, and the engine's speed.")
     parser.add_argument("--format", choices=("text", "json"), default="text")
@@ -181,11 +187,15 @@ def _bench(words: Sequence[str]) -> int:
     parser.add_argument(
         "--vs", choices=("generate",), help="take turns with transformers' generate()"
     )
+    add_lossless_options(parser)
     add_model_options(parser)
     args = parser.parse_args(words)
     if args.tokens < LEAST_TOKENS:
         raise UsageError(f"--tokens must be {LEAST_TOKENS} or more: fewer have no speed")
-    command = open_command(args, load_config(args))
+    config = load_config(args)
+    command, draft = open_command(args, config), lossless_draft(args, config)
+    if draft is not None:
+        return lossless(command, draft, draws=args.draws or DEFAULT_DRAWS, form=args.format)
     return bench(command, tokens=args.tokens, rival=args.vs, form=args.format)
 
 
