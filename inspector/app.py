@@ -50,6 +50,7 @@ from inspector.state.recorder import Recorder
 from inspector.state.replay_client import REFUSAL, ReplayClient
 from inspector.state.request import Request
 from inspector.theming import heed_no_color, use_theme
+from inspector.tour.tour import Tour
 from sessions.file.format import SessionError
 from sessions.library import Library
 from sessions.reader import Session
@@ -85,12 +86,13 @@ class Inspector(FlowApp[None]):
         library: Library | None = None,
         recording: Recording | None = None,
         layouts: Layouts | None = None,
+        tour: bool = False,
     ) -> None:
         """``ceilings`` finds what this machine can do at best with a model of these facts, and
         ``keep_ceilings`` keeps what was measured of that; it raises OSError.
 
         ``recorder`` keeps the run; ``library`` is where other sessions are looked for.
-        ``recording`` is shown where a run would be: see ``replaying``.
+        ``recording`` is shown where a run would be: see ``replaying``. ``tour``: guide through it.
         """
         super().__init__()
         self.asked = asked
@@ -116,8 +118,9 @@ class Inspector(FlowApp[None]):
         self.sessions = Sessions(self, self.keeping, library, replayed)
         self._recovery = Recovery(self, self.sessions, library) if library is not None else None
         self.replay = Replay(self, recording) if recording is not None else None
+        self.tour = Tour(self) if tour else None
         self.running = Running(self, self._player)
-        self._allowed = Allowed(self, self._recovery, played=recording is not None)
+        self._allowed = Allowed(self, self._recovery, played=recording is not None, toured=tour)
         # Who wants nothing kept wants nothing on the disk.
         folder = cache_dir() if recorder is not None and recorder.wanted else None
         self.controller.log.new_nodes = partial(HeldSteps, folder)
@@ -138,6 +141,8 @@ class Inspector(FlowApp[None]):
             self._recovery.begin()
         if self.replay is not None:
             self.replay.begin()
+            if self.tour is not None:
+                self.call_after_refresh(self.tour.begin)
         else:
             self.engine.send(self.asked.configure)
             self.controller.tell_breakpoints()
@@ -282,8 +287,13 @@ class Inspector(FlowApp[None]):
     def action_copy(self) -> None:
         self.sessions.copy()
 
-    def action_step_out(self) -> None:
-        self.debugger.step_out()
+    async def action_step_out(self) -> None:
+        if not self.debugger.step_out() and self.tour is not None:
+            await self.action_quit()
+
+    def action_tour(self, by: int) -> None:
+        if self.tour is not None:
+            self.tour.move(by)
 
     def action_help_quit(self) -> None:
         self.running.interrupt()

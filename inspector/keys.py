@@ -133,6 +133,12 @@ REPLAYING: list[Binding] = [
 ]
 """Additional keys of a recording that is played."""
 
+TOURING: list[Binding] = [
+    hidden("right_parenthesis", "tour(1)", "Next stop", "tour-next", "Of the guided tour"),
+    hidden("left_parenthesis", "tour(-1)", "Stop before", "tour-before", "Of the guided tour"),
+]
+"""Additional keys of the guided tour."""
+
 NEXT_PANE: list[Binding] = [
     hidden("tab", "next_pane(1)", "Next pane", "pane-next",
            "One after another, those too that share a place"),
@@ -168,7 +174,7 @@ def in_footer_order(bindings: Iterable[Binding]) -> list[Binding]:
 
 APP = [
     *TRYING,
-    *in_footer_order([*GENERAL, *BRANCHING, *SAMPLER, *SESSIONS, *MEASURING, *REPLAYING]),
+    *in_footer_order([*GENERAL, *BRANCHING, *SAMPLER, *SESSIONS, *MEASURING, *REPLAYING, *TOURING]),
 ]
 
 OPENING = frozenset(

@@ -18,6 +18,7 @@ LAYERS = """
 inspector.__main__
 inspector.cli
 inspector.app inspector.browser
+inspector.tour
 inspector.actions
 inspector.screens
 inspector.panes

@@ -10,12 +10,15 @@ from inspector.screens.debugger import DebuggerScreen
 
 
 class Allowed:
-    """Looks at the state of the app; ``played``: a recording is shown."""
+    """Looks at the state of the app; ``played``: a recording is shown, ``toured``: with a guide."""
 
-    def __init__(self, host: Host, recovery: Recovery | None, *, played: bool) -> None:
+    def __init__(
+        self, host: Host, recovery: Recovery | None, *, played: bool, toured: bool
+    ) -> None:
         self._host = host
         self._recovery = recovery
         self._played = played
+        self._toured = toured
 
     def now(self, action: str) -> bool | None:
         """False: the key means nothing now. None: a model is needed, and there is none."""
@@ -29,6 +32,8 @@ class Allowed:
                 )
             case "apply":
                 there = self._host.controller.cursor.what_if is not None
+            case "tour":
+                there = self._toured
             case "stream":
                 there = self._played
             case "interrupted":

@@ -149,6 +149,12 @@ def _replay(words: Sequence[str]) -> int:
     return replay(_parser(f"{PROGRAM} replay", "A saved session, on the same screen."), words)
 
 
+def _tour(words: Sequence[str]) -> int:
+    from inspector.cli.sessions import tour
+
+    return tour(_parser(f"{PROGRAM} tour", "A guided tour of a recorded run."), words)
+
+
 def _sessions(words: Sequence[str]) -> int:
     from inspector.cli.sessions import sessions
 
@@ -211,6 +217,7 @@ def _doctor(words: Sequence[str]) -> int:
 
 COMMANDS: dict[str, tuple[Handler, str]] = {
     "run": (_run, "the same engine without a screen: text, or one JSON object a step"),
+    "tour": (_tour, "what happens when a model writes, stop by stop; needs no model"),
     "replay": (_replay, "open a saved session; needs no model"),
     "sessions": (_sessions, "browse, list, show, diff, export and check saved sessions"),
     "sample": (_sample, "the sampler's ladder on a vector of logits from a file"),

@@ -187,7 +187,12 @@ class Opener:
             raise UsageError(str(error)) from None
 
     def replay(
-        self, session: Session, *, live: bool = False, playing: Playing | None = None
+        self,
+        session: Session,
+        *,
+        live: bool = False,
+        playing: Playing | None = None,
+        tour: bool = False,
     ) -> Inspector:
         """The app on a saved session. Raises UsageError for a theme that cannot be used."""
         from inspector.app import replaying
@@ -211,6 +216,7 @@ class Opener:
                 self.asked,
                 attach=attach if live else None,
                 playing=playing,
+                tour=tour,
                 keys=self.config.keys,
                 layouts=layouts_of(self.config),
                 theme=theme_name(self.theme),

@@ -27,6 +27,7 @@ from inspector.cli.options import (
 from inspector.cli.terminal import is_terminal, require_terminal, run_in_terminal
 from inspector.state.request import Request
 from sessions import Session, SessionError, open_session
+from sessions.examples import EXAMPLES, example
 from sessions.export.formats import FORMS
 from sessions.file.format import SUFFIX
 from sessions.library import Library
@@ -37,20 +38,34 @@ _FORMS = ("text", "json")
 def replay(parser: OneLineParser, words: Sequence[str]) -> int:
     """``llm-inspect replay FILE``."""
     parser.add_argument("file", help="a session file, a session's name, or an example's")
-    parser.add_argument("--live", action="store_true", help="attach the model, and go on with it")
     parser.add_argument(
         "--speed", type=_speed, metavar="X", help="c plays the run X times as fast as it was"
     )
     parser.add_argument(
         "--no-stream", action="store_true", help="with --speed: all text when the last token came"
     )
+    args = _replay_options(parser).parse_args(words)
+    if args.no_stream and args.speed is None:
+        raise UsageError("--no-stream needs --speed: --speed 1 plays the run at its own tempo")
+    return _replayed(args)
+
+
+def tour(parser: OneLineParser, words: Sequence[str]) -> int:
+    """``llm-inspect tour``: a recorded example with a guide."""
+    parser.set_defaults(file="tour", speed=None, no_stream=False)
+    return _replayed(_replay_options(parser).parse_args(words), tour=True)
+
+
+def _replay_options(parser: OneLineParser) -> OneLineParser:
+    parser.add_argument("--live", action="store_true", help="attach the model, and go on with it")
     parser.add_argument("--theme", metavar="T", help="a theme's name, or a .toml file")
     add_model_options(parser)
     add_break_options(parser, screen=True)
     add_save_options(parser, screen=True)
-    args = parser.parse_args(words)
-    if args.no_stream and args.speed is None:
-        raise UsageError("--no-stream needs --speed: --speed 1 plays the run at its own tempo")
+    return parser
+
+
+def _replayed(args: argparse.Namespace, *, tour: bool = False) -> int:
     if not args.live and (args.save or args.full_logits):
         raise UsageError("--save and --full-logits need --live: a recording is kept already")
     config = load_config(args)
@@ -59,14 +74,14 @@ def replay(parser: OneLineParser, words: Sequence[str]) -> int:
     # Checking a long session takes as long as importing the screen: one core for each.
     threading.Thread(target=import_module, args=("inspector.app",), daemon=True).start()
     try:
-        session = open_session(find(args.file))
+        session = open_session(example("tour") if tour else find(args.file))
         asked = replay_request(args, config, session)
-        require_terminal("replay", "llm-inspect sessions show FILE")
+        require_terminal("tour" if tour else "replay", "llm-inspect sessions show FILE")
         from inspector.actions.player import Playing
 
         opener = Opener(asked, config, config.pick("theme", args.theme))
         playing = Playing(args.speed, streaming=not args.no_stream)
-        return opener.run(opener.replay(session, live=args.live, playing=playing))
+        return opener.run(opener.replay(session, live=args.live, playing=playing, tour=tour))
     except SessionError as error:
         raise UsageError(str(error)) from None
 
@@ -210,8 +225,6 @@ def find(name: str, library: Library | None = None) -> Path:
         kept = folder / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
         if kept.exists():
             return kept
-    from sessions.examples import EXAMPLES, example
-
     if name not in EXAMPLES:
         raise SessionError(f"there is no session {name}: see `llm-inspect sessions list`")
     return example(name)

@@ -31,6 +31,7 @@ from inspector.widgets.key_hint import KeyHint
 from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import DENSE
 from inspector.widgets.status import StatusLine
+from inspector.widgets.tour_strip import TourStrip
 from inspector.widgets.watches import WatchStrip
 
 WIDE = (120, 36)
@@ -73,6 +74,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
                 yield spec.pane(id=spec.name, number=keys.get(spec.name, "s"))
         yield WatchStrip(id="watches")
         yield KeyHint()
+        yield TourStrip()
         yield Static(id="too-small")
         yield Footer()
 

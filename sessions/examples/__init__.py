@@ -12,8 +12,11 @@ from pathlib import Path
 from engine.backends.abilities import Shallow
 from engine.drafts.early_exit import EarlyExit
 from engine.drafts.ngram import PromptLookup
+from engine.records.events import SettingsChanged
+from engine.records.round import DraftSettings
 from engine.run.speculation import Speculation
 from engine.run.stepper import Stepper
+from engine.run.tree import ROOT
 from engine.sampling.chain import effective
 from sessions.file.format import SUFFIX
 from sessions.recording import first_records, last_records
@@ -37,6 +40,10 @@ class Example:
     fork_steps: int = 6
     drafting_layers: int = 0
     """Layers of the model that draft three tokens a round; 0 for no drafts."""
+    read_before: str = ""
+    """Another prompt, read first and not recorded: what both begin with is in the cache."""
+    greedy_steps: int = 0
+    """Length of one more branch from the prompt on: greedy, drafted by looking in the text."""
 
 
 EXAMPLES: Mapping[str, Example] = {
@@ -51,6 +58,15 @@ EXAMPLES: Mapping[str, Example] = {
         steps=20,
         seed=2,
         drafting_layers=27,
+    ),
+    "tour": Example(
+        "Write a poem about rain.",
+        "The guided tour",
+        chat=True,
+        steps=16,
+        fork_at=3,
+        read_before="Hello!",
+        greedy_steps=130,
     ),
     "bytes": Example("😊 東京 [/b]", "Characters in pieces", {"temperature": 1.0}, steps=12),
 }
@@ -74,6 +90,10 @@ def record_example(name: str, stepper: Stepper, path: Path) -> None:
         layered = isinstance(backend, Shallow)
         source = EarlyExit(wanted.drafting_layers, backend) if layered else PromptLookup()
         stepper.speculation = Speculation(source, 3)
+    if wanted.read_before:
+        stepper.submit(wanted.read_before, chat=wanted.chat)
+        for _ in stepper.prefill():
+            pass
     with SessionWriter(path, title=wanted.title, overwrite=True) as writer:
         for record in first_records(stepper, wanted.prompt, chat=wanted.chat):
             writer.add(record)
@@ -87,4 +107,21 @@ def record_example(name: str, stepper: Stepper, path: Path) -> None:
             writer.add(stepper.extend(fork.parent, force=runner_up))
             for _ in range(wanted.fork_steps):
                 writer.add(stepper.extend(stepper.cursor))
+        if wanted.greedy_steps:
+            _greedy_branch(stepper, writer, wanted.greedy_steps)
         writer.add_all(last_records(stepper))
+
+
+def _greedy_branch(stepper: Stepper, writer: SessionWriter, count: int) -> None:
+    settings, drafting = effective("guide", {"temperature": 0.0}), stepper.speculation
+    draft = DraftSettings("ngram")
+    source = PromptLookup()
+    stepper.max_tokens = count
+    stepper.speculation = Speculation(source, draft.tokens, draft.accept)
+    preset = settings.chain.preset
+    writer.add(SettingsChanged(preset, settings.spec, stepper.seed, settings.dials, draft=draft))
+    for step in stepper.run(at=ROOT, settings=settings):
+        if step.round == step.node:
+            writer.add(stepper.rounds[step.node])
+        writer.add(step)
+    stepper.speculation = drafting

@@ -16,11 +16,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sessions.examples", description=__doc__)
     parser.add_argument("--model", help="the default model where none is given")
     parser.add_argument("--backend", default="hf")
+    parser.add_argument("--only", choices=EXAMPLES, help="one of them")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     args = parser.parse_args()
     options = {"model": args.model} if args.model else {}
     stepper = Stepper(open_backend(args.backend, options))
-    for name in EXAMPLES:
+    for name in [args.only] if args.only else EXAMPLES:
         path = args.folder / f"{name}{SUFFIX}"
         record_example(name, stepper, path)
         print(f"{path}: {path.stat().st_size:,} bytes")
