@@ -64,8 +64,8 @@ class Tour:
             (f" {stop.shows}  ", "$title"),
             (")", key),
             (" next  ", "$title"),
-            (")", key),
+            ("(", key),
             (" before  ", "$title"),
-            (")", key),
+            ("q", key),
             (" ends", "$title"),
         )

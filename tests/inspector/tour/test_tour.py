@@ -76,6 +76,7 @@ async def test_all_stops_point_at_their_pane_and_what_they_say_to_press_works(
             assert strip.region in Region(0, 0, *size)
             # The words fit into the strip whole.
             assert len(tour.words().wrap(strip.content_size.width)) <= strip.size.height
+            assert ") next  ( before  q ends" in tour.words().plain
             before = SEEN[stop.press](app)
             await pilot.press(stop.press)
             await pilot.pause()
