@@ -52,6 +52,7 @@ async def reached() -> dict[str, Any]:
         await press(pilot, "shift+tab")
         note("back")
         await press(pilot, "2", "ctrl+p", *"PaneToy", "down", "enter")
+        await settling.until(lambda: "toy" in visible(one))
         note("palette")
         await press(pilot, "2")
         await pilot.resize_terminal(80, 24)

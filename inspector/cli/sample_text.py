@@ -95,7 +95,7 @@ def _blocks(candidates: Whole, width: int) -> Iterator[Plan]:
     """The ladder's columns, in as many ladders below each other as the stages need."""
     first = 0
     while True:
-        made = plan(width, candidates.stages, len(candidates), first)
+        made = plan(width, candidates.stages, len(candidates), first, numbered=True)
         yield made
         if not made.after or not made.stages:
             return

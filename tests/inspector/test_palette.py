@@ -9,7 +9,7 @@ from inspector.commands import synonym_score
 from tests.inspector.test_app import app, press
 
 MOVES = ("Step  ", "Step out", "Back", "First", "Last", "Pane", "Next", "Up", "Down")
-MOVES += ("Page", "Top", "Bottom", "Choose")
+MOVES += ("Page", "Top", "Bottom", "Choose", "Wider", "Narrower", "Higher", "Lower")
 
 
 def offered(one: object) -> list[str]:

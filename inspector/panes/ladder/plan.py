@@ -87,10 +87,12 @@ def plan(
     first: int = 0,
     *,
     tried: bool = False,
+    numbered: bool = False,
 ) -> Plan:
     """The columns at ``width``, the stages from ``first`` on, as many as there is room for.
 
-    ``tried``: with a column for what the record has.
+    ``tried``: with a column for what the record has. ``numbered``: rank, id and log-probability
+    come before stages, where those that do not fit are shown elsewhere.
     """
     digits = max(4, len(str(max(1, (total or 0) - 1))))
     was = CHANGE + FINAL + 1 if tried else 0
@@ -101,7 +103,7 @@ def plan(
     numbers = [("id", digits), ("logprob", LOGPROB), ("rank", digits)]
     kept = {"id": 0, "logprob": 0, "rank": 0}
     # What every stage does is worth more than these, which the selected row has below too.
-    reserved = sum(cells + 1 for cells in needs) - (LIVE + 1) if needs else 0
+    reserved = 0 if numbered or not needs else sum(cells + 1 for cells in needs) - (LIVE + 1)
     for name, cells in reversed(numbers) if tried else numbers:
         if cells + 1 <= room - reserved:
             kept[name] = cells

@@ -173,7 +173,7 @@ def test_a_configuration_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('model = "m"\n[sampler]\ntop_k = 5\n[keys]\nstep = "j"\n')
     config = Config.load(path)
-    assert config == Config({"model": "m"}, {"top_k": 5}, {"step": "j"})
+    assert config == Config({"model": "m"}, {"top_k": 5}, {"step": "j"}, path=path)
 
 
 def test_the_engine_is_chosen_by_a_flag_or_the_file(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_the_engine_s_log_does_not_act_b9(tmp_path: Path, request: pytest.Fixtur
     """B9: whatever Python code in the engine's process prints or logs."""
     script = f"""
 import logging, sys, warnings
-from engine import server
+from engine import server_process
 
 class Engine:
     def __init__(self, *_): pass
@@ -191,8 +191,8 @@ class Engine:
 class Connection:
     send = None
 
-server.Engine = Engine
-server.serve(Connection(), {str(tmp_path / "engine.log")!r})
+server_process.Engine = Engine
+server_process.serve(Connection(), {str(tmp_path / "engine.log")!r})
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=request.config.rootpath)
     text = (tmp_path / "engine.log").read_bytes().decode()

@@ -367,23 +367,23 @@ source    logits.npy
 chain     guide: temperature=0.7 > top_k=6 > top_p=0.9
 settings  temperature=0.7 (flag), top_k=6 (flag), top_p=0.9 (flag)
 
- rank   id     raw model     temp      top_k     top_p     drawn
-           logprob raw p     0.7       6         0.9       final p
-       tokens left 8         8         6         4
-      mass removed           0         −2.00%    −5.48%
-     entropy, nats 1.66      1.34      1.26      1.07
-    1    0   −0.87 42.0% ██▏ 55.5% ██▊ 56.6% ██▉ 59.9% ███ ● 59.9%
-    2    1   −1.56 21.0% █   20.6% █   21.0% █   22.3% █▏    22.3%
-    3    2   −2.04 13.0% ▋   10.4% ▌   10.6% ▌   11.2% ▌     11.2%
-    4    3   −2.41 9.00% ▌   6.14% ▎   6.27% ▍   6.63% ▍     6.63%
-    5    4   −2.81 6.00% ▎   3.44% ▏   3.51% ▏   ✂ top_p
-    6    5   −3.22 4.00% ▎   1.93% ▏   1.97% ▏   ✂ top_p
-    7    6   −3.51 3.00% ▏   1.28% ▏   ✂ top_k
-    8    7   −3.91 2.00% ▏   0.72% ▏   ✂ top_k
+ rank   id     raw model          temp     top_k    top_p          drawn
+           logprob raw p          0.7      6        0.9            final p
+       tokens left 8              8        6        4
+      mass removed                0        −2.00%   −5.48%
+     entropy, nats 1.66           1.34     1.26     1.07
+    1    0   −0.87 42.0% █████▋   55.5%██▊ 56.6%██▉ 59.9% ████████ ● 59.9%
+    2    1   −1.56 21.0% ██▊      20.6%█   21.0%█   22.3% ███        22.3%
+    3    2   −2.04 13.0% █▊       10.4%▌   10.6%▌   11.2% █▌         11.2%
+    4    3   −2.41 9.00% █▎       6.14%▎   6.27%▍   6.63% ▉          6.63%
+    5    4   −2.81 6.00% ▊        3.44%▏   3.51%▏   ✂ top_p
+    6    5   −3.22 4.00% ▌        1.93%▏   1.97%▏   ✂ top_p
+    7    6   −3.51 3.00% ▍        1.28%▏   ✂ top_k
+    8    7   −3.91 2.00% ▎        0.72%    ✂ top_k
  all 8 ids
 
-  ▼ u 0.01155 in [0.00000, 0.59899)
- 0██████████████████████████████████████████████▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▆▆▆▆▆▆▆▆▆▃▃▃▃▃1
+       ▼ u 0.01155 in [0.00000, 0.59899)
+ draw 0███████████████████████████████████████████▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▆▆▆▆▆▆▆▆▃▃▃▃▃1
 
 note      Rules are those of transformers.
 """
@@ -395,25 +395,25 @@ def test_stages_that_do_not_fit_come_below(sample: Run, vector: str) -> None:
     ladders = out.split("\n\n")[1:3]
     assert ladders == [
         """\
- rank   id     raw model    typical  top_k    drawn
-           logprob raw p    0.3      1        final p
-       tokens left 8        2        1
-      mass removed          −66.0%   −38.2%
-     entropy, nats 1.66     0.67     0.00
-        worked out          H±0.3852
-    1    0   −0.87 42.0%█▎  ✂ typi
-    2    1   −1.56 21.0%▋   61.8%█▉   100%███ ●  100%
-    3    2   −2.04 13.0%▍   38.2%█▏  ✂ top_k""",
+ rank   id     raw model     typical  top_k     drawn
+           logprob raw p     0.3      1         final p
+       tokens left 8         2        1
+      mass removed           −66.0%   −38.2%
+     entropy, nats 1.66      0.67     0.00
+        worked out           H±0.3852
+    1    0   −0.87 42.0% █▎  ✂ typi
+    2    1   −1.56 21.0% ▋   61.8%█▉   100% ███ ●  100%
+    3    2   −2.04 13.0% ▍   38.2%█▏  ✂ top_k""",
         """\
- rank   id     raw model    top_k    temp     drawn
-           logprob raw p    1        2        final p
-       tokens left 8        1        1
-      mass removed          −38.2%   0
-     entropy, nats 1.66     0.00     0.00
+ rank   id     raw model     top_k    temp      drawn
+           logprob raw p     1        2         final p
+       tokens left 8         1        1
+      mass removed           −38.2%   0
+     entropy, nats 1.66      0.00     0.00
         worked out
-    1    0   −0.87 42.0%█▎                    ✂ typi
-    2    1   −1.56 21.0%▋    100%███  100%███ ●  100%
-    3    2   −2.04 13.0%▍   ✂ top_k
+    1    0   −0.87 42.0% █▎                     ✂ typi
+    2    1   −1.56 21.0% ▋    100%███  100% ███ ●  100%
+    3    2   −2.04 13.0% ▍   ✂ top_k
  5 more tokens: 24.0% raw mass, 0% final mass""",
     ]
 

@@ -107,6 +107,6 @@ async def test_styles_of_every_theme_are_understood(theme: str) -> None:
             given = {word for word in value.split() if word != "none"}
             assert all(getattr(style, word) for word in given), (name, value)
         muted = app.pane.painter.style_of("$text-muted")
-        # Between the text and what is behind it, or dim where the terminal owns the colours.
-        assert muted.dim if spec.ansi else (muted.foreground is not None and muted.foreground.a < 1)
+        # A colour of its own, or dim where the terminal owns the colours.
+        assert muted.dim if spec.ansi else muted.foreground != app.pane.visual_style.foreground
         assert app.pane.painter.style_of("$no-such-variable").foreground is None
