@@ -133,7 +133,7 @@ def test_list_show_browser_and_check_agree(
     path = saved(tmp_path, BranchDeleted(6))
     seen = preview(path)
     assert (seen.steps, seen.deleted) == (5, 4)
-    assert "5 tokens (4 deleted)" in list(_glance(seen))[0]
+    assert "5 tokens (4 deleted)" in next(iter(_glance(seen)))
     assert sessions_print._preview_line(seen).endswith("(4 deleted)")
 
     def told(*words: str) -> dict[str, Any]:
