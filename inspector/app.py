@@ -243,6 +243,10 @@ class Inspector(FlowApp[None]):
         self.controller.run(10)
         self.paint()
 
+    def action_step_round(self) -> None:
+        self.controller.step_round()
+        self.paint()
+
     def action_step_back(self) -> None:
         self.controller.cursor.back()
         self.paint()

@@ -25,7 +25,7 @@ TOPICS = (
         "One press of **n** runs one forward pass of the model and shows what it did. **b** goes "
         "back: nothing is computed and nothing is lost. What is asked for while the model loads, "
         "or a pass runs, is done after it.",
-        "step back continue pause step-ten first last breakpoints reverse",
+        "step back continue pause step-ten step-round first last breakpoints reverse",
     ),
     Topic(
         "Looking",

@@ -28,6 +28,8 @@ GENERAL: list[Binding] = [
            "Out of the zoomed pane or the dials; q does it too, and on the bare screen quits"),
     hidden("N", "step_ten", "Step 10", "step-ten",
            "Ten tokens, unless something stops the run before"),
+    hidden("E", "step_round", "Step round", "step-round",
+           "To the end of this speculative round, or of the next; without drafts one token"),
     hidden("r", "redraw", "Draw again", "redraw", "With another seed"),
     shown("B", "breakpoints", "Breakpoints", "breakpoints",
           "What stops a run, and what is watched"),

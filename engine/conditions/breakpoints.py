@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.conditions.condition import Condition, Unavailable
-from engine.conditions.moment import Moment
+from engine.conditions.moment import Moment, NotHere
 from engine.records.events import Breakpoint
 
 __all__ = ["Breakpoint", "Breakpoints", "Verdict"]
@@ -140,6 +140,8 @@ class Breakpoints(Sequence[Breakpoint]):
                 continue
             try:
                 struck = self.strikes(one.number, at)
+            except NotHere:
+                continue
             except Unavailable as reason:
                 news += self.note_untold(one.number, at, reason)
                 continue

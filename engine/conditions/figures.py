@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.conditions.moment import Moment, Unavailable, exact
+from engine.conditions.moment import Moment, NotHere, Unavailable, exact
 from engine.records.round import RoundRecord
 from engine.records.step import Came, How
 from engine.sampling.loops import MIN_REPEATS, MIN_TOKENS
@@ -238,16 +238,18 @@ def _ended(at: Moment) -> RoundRecord:
     """The round whose last token this is. Raises Unavailable at other tokens."""
     found = at.round
     if found is None:
-        raise Unavailable("the token did not come in a speculative round")
+        # The first token never does, and tells nothing of whether the run drafts.
+        drafts = bool(at.moments.rounds) or not at.index
+        raise (NotHere if drafts else Unavailable)("the token did not come in a speculative round")
     if at.step.node != found.nodes[-1]:
-        raise Unavailable("the round goes on: it is told of at its last token")
+        raise NotHere("the round goes on: it is told of at its last token")
     return found
 
 
 def _residual_mass(at: Moment) -> float:
     left = _ended(at).residual
     if left is None:
-        raise Unavailable("no residual was drawn from: nothing was rejected by min(1, p/q)")
+        raise NotHere("no residual was drawn from: nothing was rejected by min(1, p/q)")
     return left.mass
 
 

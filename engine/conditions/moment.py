@@ -27,6 +27,10 @@ class Unavailable(Exception):
     """Something that cannot be told at a step; the message says why."""
 
 
+class NotHere(Unavailable):
+    """Something that other steps of the run have, and this one has not: no condition strikes."""
+
+
 def exact(figure: Figure) -> Figure:
     """``figure``, which is no interval. Raises Unavailable for one."""
     if isinstance(figure, Interval):

@@ -159,6 +159,18 @@ class Controller:
         else:
             self._do(Step(self.cursor.node))
 
+    def step_round(self) -> None:
+        """To the last token of the speculative round that goes on here, or comes next.
+
+        A plain token is one by itself. While a pass runs, nothing new is asked for.
+        """
+        if self.cursor.forward():
+            self.cursor.round_end()
+        elif not self.busy:
+            self._do(Step(self.cursor.node))
+            # The engine sends all tokens of the round.
+            self._left = None
+
     # --- running ------------------------------------------------------------------------------
 
     def run(self, count: int | None = None) -> None:

@@ -62,6 +62,15 @@ class Cursor:
         self.node = following
         return True
 
+    def round_end(self) -> None:
+        """On along this branch to the last token of the speculative round that its node is in."""
+        found = self.log.nodes[self._node].round
+        while found:
+            following = self.log.tree.following(self._node, self._visited)
+            if following is None or self.log.nodes[following].round != found:
+                return
+            self.node = following
+
     def back(self) -> None:
         self.node = self.log.tree.parents.get(self._node, ROOT)
 

@@ -190,6 +190,25 @@ def test_conditions_on_rounds() -> None:
     assert run.evaluate("came") == "corrected"
 
 
+def test_a_condition_on_rounds_is_silent_where_no_round_ends() -> None:
+    target = by_last([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]])
+    source = Listed([2, 3, 0], [2, 3, 1])
+    run = stepper(target, lambda _: source, prompt="a", tokens=3, max_tokens=9)
+    run.add_breakpoint("accepted < 3")
+    run.add_breakpoint("residual_mass > 0.5")
+    # All of the first round holds; of the second, 1 is rejected, and 0 is drawn.
+    assert [one.token.id for one in run.run()] == [1, 2, 3, 0, 1, 2, 3, 0]
+    assert not any(point.untold for point in run.breakpoints)
+
+
+def test_without_drafts_a_condition_on_rounds_says_why_it_cannot_be_told() -> None:
+    run = stepper(by_last([[0, 1], [1, 0]]), prompt="a", max_tokens=4)
+    run.add_breakpoint("accepted < 3")
+    assert len(list(run.run())) == 4
+    (point,) = run.breakpoints
+    assert point.untold == "step 2: the token did not come in a speculative round"
+
+
 # --- what a round records ----------------------------------------------------------------------
 
 

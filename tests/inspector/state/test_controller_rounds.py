@@ -77,6 +77,42 @@ def test_keys_that_were_held_walk_through_rounds() -> None:
     assert hands.controller.cursor.node == 7
 
 
+def test_a_round_at_a_time() -> None:
+    hands = Hands()
+
+    def step_round() -> int:
+        hands.controller.step_round()
+        hands.take()
+        return hands.controller.cursor.node
+
+    # The prompt's token is plain; then rounds of three drafts and a bonus.
+    assert [step_round() for _ in range(3)] == [1, 5, 9]
+    assert (hands.count(Step), len(hands.controller.log.nodes)) == (3, 9)
+    hands.controller.cursor.first()
+    assert [step_round() for _ in range(3)] == [1, 5, 9]
+    # From inside a round to its end, along what is there.
+    hands.controller.cursor.go_to(3)
+    assert step_round() == 5
+    assert hands.count(Step) == 3
+    hands.controller.cursor.last()
+    # A fork inside a round is the end of what goes on with it.
+    hands.controller.cursor.go_to(6)
+    hands.controller.fork(Step(6, force=(0,)))
+    hands.take()
+    fork = hands.controller.cursor.node
+    hands.controller.cursor.back()
+    assert hands.controller.cursor.node == 6
+    assert step_round() == fork
+
+
+def test_a_round_without_drafts_is_a_token() -> None:
+    hands = Hands(draft=None)
+    for expected in (1, 2):
+        hands.controller.step_round()
+        hands.take()
+        assert hands.controller.cursor.node == expected
+
+
 def test_a_run_of_so_many_steps_follows_so_many_tokens() -> None:
     hands = Hands()
     hands.controller.run(3)
