@@ -47,7 +47,7 @@ STOPS: tuple[Stop, ...] = (
         "first",
         "gauges",
         "From here each token is one forward pass over all {weights} of weights, for one token: "
-        "{itl} between tokens, {tps}. Reading weights, not arithmetic, sets the pace.",
+        "{itl} between tokens, {tps}, as it was measured when this run was recorded.",
         "n",
         "one more pass",
     ),
