@@ -128,17 +128,17 @@ def test_e3_the_ladder_has_a_column_for_it_and_says_what_cut_a_token() -> None:
     view = run(TOKENS, EIGHTHS, spec="nth=2 > temperature=1", seed=2)
     assert drawn(view, 75, 12, row=1) == look(
         """
- rank   id     raw model    nth      temp     drawn   text
-           logprob raw p    2        off      final p
- tokens left −mass 6        3 −34.4% ·
-    1    0   −0.69 50.0%██  76.2%███ ·        ● 76.2% "a"
-    2    1   −1.39 25.0%█   ✂ nth                     " b"
-    3    2   −2.08 12.5%▌   19.0%▊   ·          19.0% "c"
-    4    3   −2.77 6.25%▎   ✂ nth                     "d"
-    5    4   −3.47 3.12%▏   4.76%▏   ·          4.76% "e"
-    6    5   −3.47 3.12%▏   ✂ nth                     "f"
+ rank   id     raw model       nth         temp     drawn   text
+           logprob raw p       2           off      final p
+ tokens left −mass 6           3 −34.4%    ·
+    1    0   −0.69 50.0% ███▎  76.2% █████ ·        ● 76.2% "a"
+    2    1   −1.39 25.0% █▋    ✂ nth                        " b"
+    3    2   −2.08 12.5% ▉     19.0% █▎    ·          19.0% "c"
+    4    3   −2.77 6.25% ▍     ✂ nth                        "d"
+    5    4   −3.47 3.12% ▎     4.76% ▎     ·          4.76% "e"
+    6    5   −3.47 3.12% ▎     ✂ nth                        "f"
  all 6 ids
- u 0.35141 in [0.00000, 0.76190) 0█████████████▼████████████████▃▃▃▃▃▃▃▆▆1
+ u 0.35141 in [0.00000, 0.76190) 0█"a"█████████▼████████████████▃"c"▃▃▃▆▆1
  rank 2 · logit −1.3863 · logprob −1.3863 · final p 0 · cut by nth=2 · " b"
 """
     )
