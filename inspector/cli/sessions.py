@@ -72,11 +72,14 @@ def _replayed(args: argparse.Namespace, *, tour: bool = False) -> int:
     from inspector.cli.open import Opener
 
     # Checking a long session takes as long as importing the screen: one core for each.
-    threading.Thread(target=import_module, args=("inspector.app",), daemon=True).start()
+    importing = threading.Thread(target=import_module, args=("inspector.app",), daemon=True)
+    importing.start()
     try:
         session = open_session(example("tour") if tour else find(args.file))
         asked = replay_request(args, config, session)
         require_terminal("tour" if tour else "replay", "llm-inspect sessions show FILE")
+        # Two threads that import what imports itself in a circle find half of it.
+        importing.join()
         from inspector.actions.player import Playing
 
         opener = Opener(asked, config, config.pick("theme", args.theme))
