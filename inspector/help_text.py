@@ -61,7 +61,7 @@ TOPICS = (
         "Program",
         "**q** and **escape** step out of whatever is on top; **q** on the bare screen quits. "
         "Every key can be changed by its id, under [keys] in the configuration file.",
-        "help palette restart suspend quit",
+        "help palette tour-next tour-before restart suspend quit",
     ),
 )
 

@@ -88,6 +88,7 @@ class DrawLine:
             place = slice(own[0] + 1, own[0] + 1 + len(name)) if own else slice(0)
             if name and len(own) >= len(name) + 2 and _U not in glyphs[place]:
                 glyphs[place] = name
+                styles[place] = ["$foreground"] * len(name)
         groups = groupby(zip(styles, glyphs, strict=True), key=itemgetter(0))
         return Content.assemble(
             *(("".join(glyph for _, glyph in cells), style) for style, cells in groups)

@@ -78,11 +78,10 @@ def footer_line(keys: Iterable[Shown], width: int) -> Content:
         if missing and at - line.cell_length > len(more):
             line += Content.styled(more, "$footer-description-foreground")
         line = line.pad_right(max(0, at - line.cell_length))
-        off = "" if one.enabled else " dim"
-        line += Content.assemble(
-            (one.display, f"bold $footer-key-foreground{off}"),
-            (f" {one.name}", f"$footer-description-foreground{off}"),
-        )
+        name = "$footer-description-foreground"
+        # One that means nothing now does not stand out; dimmed as well it could not be read.
+        key = "bold $footer-key-foreground" if one.enabled else name
+        line += Content.assemble((one.display, key), (f" {one.name}", name))
     return cut(line, width)
 
 
