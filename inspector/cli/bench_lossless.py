@@ -127,7 +127,7 @@ def lines(facts: ModelFacts, found: Lossless, width: int) -> Iterator[Content]:
 
 def _words(one: SampleTest) -> str:
     if one.p_value is None:
-        return "all draws are alike: there is nothing to compare"
+        return "nothing to compare: all draws are alike, or too few to tell outcomes apart"
     by_chance = f"{one.by_chance:.3f} ± {one.error:.3f}"
     return (
         f"chi-square {one.statistic:.1f} over {one.cells:,} outcomes, p {one.p_value:.2g}; "
@@ -138,7 +138,7 @@ def _words(one: SampleTest) -> str:
 def _verdict(found: Lossless) -> str:
     told = [one for one in found.tests if one.p_value is not None]
     if not told:
-        return "FAILED: nothing could be told, for all draws are alike."
+        return "FAILED: nothing could be told: all draws are alike, or too few (--draws N)."
     if not found.passed:
         return (
             "FAILED: drafts change what is drawn. Chance alone makes such a difference less than "
