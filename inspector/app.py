@@ -24,9 +24,9 @@ from inspector.actions.breakpoints import Breakpoints
 from inspector.actions.forks import Forks
 from inspector.actions.keeping import Keeping
 from inspector.actions.measure import Measurements
-from inspector.actions.player import Player, Playing
+from inspector.actions.player import Player
 from inspector.actions.recover import Recovery
-from inspector.actions.replay import Recording, Replay, request_of
+from inspector.actions.replay import Recording, Replay
 from inspector.actions.running import Running
 from inspector.actions.sessions import Sessions
 from inspector.actions.trying import Trying
@@ -47,13 +47,12 @@ from inspector.state.controller import Controller
 from inspector.state.engine import Engine
 from inspector.state.held_steps import HeldSteps
 from inspector.state.recorder import Recorder
-from inspector.state.replay_client import REFUSAL, ReplayClient
+from inspector.state.replay_client import REFUSAL
 from inspector.state.request import Request
 from inspector.theming import heed_no_color, use_theme
 from inspector.tour.tour import Tour
 from sessions.file.format import SessionError
 from sessions.library import Library
-from sessions.reader import Session
 
 _Kind = TypeVar("_Kind", bound=Screen[Any])
 _TICK_S = 0.5
@@ -390,21 +389,3 @@ class Inspector(FlowApp[None]):
     @on(NeedDense)
     def _need_dense(self, message: NeedDense) -> None:
         self.controller.need_dense(message.node)
-
-
-def replaying(
-    session: Session,
-    asked: Request,
-    *,
-    attach: Callable[[], Client] | None = None,
-    playing: Playing | None = None,
-    **options: Any,
-) -> Inspector:
-    """The inspector on a saved session; ``attach`` starts an engine where there is to be one."""
-    return Inspector(
-        request_of(session, asked),
-        ReplayClient(session),
-        attach or partial(ReplayClient, session),
-        recording=Recording(session, attach, playing or Playing()),
-        **options,
-    )

@@ -24,8 +24,8 @@ from textual.app import App
 from textual.pilot import WaitForScreenTimeout
 
 from engine.commands import Configure, Open, Submit
-from inspector.app import replaying
 from inspector.cli import main as cli
+from inspector.replaying import replaying
 from inspector.state.request import Request
 from sessions import Session, SessionError, open_session
 from tests import memory

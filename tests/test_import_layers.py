@@ -17,6 +17,7 @@ TOP = ("inspector", "sessions", "engine", "themes")
 LAYERS = """
 inspector.__main__
 inspector.cli
+inspector.replaying
 inspector.app inspector.browser
 inspector.tour
 inspector.actions

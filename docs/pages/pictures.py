@@ -17,7 +17,7 @@ os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
 from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import request_of
-from inspector.app import replaying
+from inspector.replaying import replaying
 from inspector.state.request import Request
 from sessions import open_session
 from sessions.examples import example

@@ -195,7 +195,7 @@ class Opener:
         tour: bool = False,
     ) -> Inspector:
         """The app on a saved session. Raises UsageError for a theme that cannot be used."""
-        from inspector.app import replaying
+        from inspector.replaying import replaying
         from inspector.state.replay_client import prompt_of
         from sessions.library import Library
         from themes import ThemeError

@@ -24,9 +24,9 @@ from engine.commands import Configure, Open, Submit
 from engine.records.events import BranchDeleted, DenseLogits, Record
 from engine.records.step import Stop, StopKind
 from inspector.actions.replay import request_of
-from inspector.app import replaying
 from inspector.browser import Browser
 from inspector.panes.registry import PANES
+from inspector.replaying import replaying
 from inspector.state.request import Request
 from inspector.state.view import RunLog, View
 from sessions import open_session

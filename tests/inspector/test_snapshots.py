@@ -15,8 +15,9 @@ from textual.pilot import Pilot
 
 from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import request_of
-from inspector.app import Inspector, replaying
+from inspector.app import Inspector
 from inspector.panes.ladder.pane import LadderPane
+from inspector.replaying import replaying
 from inspector.screens.layouts import Layouts
 from inspector.state.request import Request
 from sessions import open_session

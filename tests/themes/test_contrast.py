@@ -14,8 +14,9 @@ from textual.screen import ModalScreen
 import themes
 from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import request_of
-from inspector.app import Inspector, replaying
+from inspector.app import Inspector
 from inspector.panes.transcript.pane import legend
+from inspector.replaying import replaying
 from inspector.state.request import Request
 from inspector.theming import use_theme
 from sessions import open_session

@@ -15,8 +15,9 @@ from engine.commands import Configure, Open, Pause, Restore, Submit
 from engine.records.events import DenseLogits, RunState, StateChanged
 from engine.records.step import StepRecord
 from inspector.actions.player import Playing
-from inspector.app import Inspector, replaying
+from inspector.app import Inspector
 from inspector.cli.open import recorder
+from inspector.replaying import replaying
 from inspector.screens.text import TextScreen
 from inspector.state.replay_client import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
 from inspector.state.request import Request, Save
@@ -392,7 +393,7 @@ _WITHOUT_TORCH = """
 import asyncio, json, sys
 from engine.commands import Configure, Open, Submit
 from inspector.cli.options import Request
-from inspector.app import replaying
+from inspector.replaying import replaying
 from sessions import open_session
 from sessions.examples import example
 

@@ -19,10 +19,10 @@ import pytest
 from engine.commands import Configure, Open, SetBreakpoints, Submit
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
-from inspector.app import replaying
 from inspector.cli import main as cli
 from inspector.cli import run
 from inspector.exit_codes import EXIT_UNSAVED, EXIT_USAGE
+from inspector.replaying import replaying
 from inspector.state.recorder import Recorder
 from inspector.state.request import Request, Save
 from sessions import SessionWriter, open_session, reader

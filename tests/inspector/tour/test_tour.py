@@ -9,8 +9,9 @@ from textual.geometry import Region
 
 from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import request_of
-from inspector.app import Inspector, replaying
+from inspector.app import Inspector
 from inspector.panes.shape.pane import ShapePane
+from inspector.replaying import replaying
 from inspector.state.request import Request
 from inspector.tour.facts import figures, places
 from inspector.tour.stops import STOPS

@@ -1,0 +1,33 @@
+"""The app on a saved session instead of a running model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from inspector.actions.player import Playing
+from inspector.actions.replay import Recording, request_of
+from inspector.app import Inspector
+from inspector.state.client import Client
+from inspector.state.replay_client import ReplayClient
+from inspector.state.request import Request
+from sessions.reader import Session
+
+
+def replaying(
+    session: Session,
+    asked: Request,
+    *,
+    attach: Callable[[], Client] | None = None,
+    playing: Playing | None = None,
+    **options: Any,
+) -> Inspector:
+    """The inspector on a saved session; ``attach`` starts an engine where there is to be one."""
+    return Inspector(
+        request_of(session, asked),
+        ReplayClient(session),
+        attach or partial(ReplayClient, session),
+        recording=Recording(session, attach, playing or Playing()),
+        **options,
+    )
