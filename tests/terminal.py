@@ -12,7 +12,7 @@ import termios
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.folders import ROOT
@@ -144,7 +144,8 @@ class Terminal:
             os.kill(self.pid, 9)
             os.waitpid(self.pid, 0)
             self.pid = 0
-        os.close(self.fd)
+        with suppress(OSError):  # a test may have taken the terminal away itself
+            os.close(self.fd)
 
 
 @contextmanager
