@@ -204,6 +204,9 @@ class Close:
     """End the engine."""
 
 
+Measurement = Measure | MeasureCeilings | MeasureDrift | MeasureCurves | MeasureLossless
+"""Commands that measure something beside the run."""
+
 Command = (
     Open
     | Configure
@@ -219,10 +222,6 @@ Command = (
     | SendLogits
     | SendVocabulary
     | Tokenize
-    | Measure
-    | MeasureCeilings
-    | MeasureDrift
-    | MeasureCurves
-    | MeasureLossless
+    | Measurement
     | Close
 )

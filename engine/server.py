@@ -17,10 +17,8 @@ from engine.commands import (
     Configure,
     DeleteBranch,
     Measure,
-    MeasureCeilings,
-    MeasureCurves,
     MeasureDrift,
-    MeasureLossless,
+    Measurement,
     NameBranch,
     Open,
     Pause,
@@ -38,10 +36,7 @@ from engine.commands import (
 from engine.conditions.breakpoints import Breakpoints
 from engine.conditions.condition import Condition, ConditionError
 from engine.drafts.active import Drafts
-from engine.measure.cache_curves import measure_curves
-from engine.measure.contest import ceilings_of, measure
-from engine.measure.drift import measure_drift
-from engine.measure.lossless import measure_lossless
+from engine.measure.answer import answer
 from engine.models.checks import ModelError
 from engine.records.events import (
     DenseLogits,
@@ -52,7 +47,6 @@ from engine.records.events import (
     SettingsChanged,
     StateChanged,
 )
-from engine.records.measured import Measured
 from engine.records.step import StepRecord
 from engine.run.checks import StepperError
 from engine.run.stepper import Stepper
@@ -166,20 +160,16 @@ class Engine:
                 self._send(self._loaded.vocabulary())
             case Tokenize():
                 self._send(tokenized(self._loaded, command.text))
-            case Measure():
-                self._send(measure(self._run, command, self._opened, self._progress))
-                self._state(RunState.READY)
-            case MeasureCeilings(seconds):
-                found = ceilings_of(self._loaded.facts, seconds, self._progress)
-                self._send(Measured(found, None))
-            case MeasureDrift(node):
-                self._send(measure_drift(self._run, node, self._progress))
-            case MeasureCurves(node):
-                self._send(measure_curves(self._run, node, self._progress, self._is_called))
-            case MeasureLossless(draws):
-                self._send(measure_lossless(self._run, draws, self._progress))
             case Pause():
                 self._pause = True
+            case _ if isinstance(command, Measurement):
+                self._measure(command)
+
+    def _measure(self, command: Measurement) -> None:
+        called = self._is_called
+        self._send(answer(command, self._run, self._opened, self._progress, called))
+        if isinstance(command, Measure):
+            self._state(RunState.READY)
 
     # --- loading ----------------------------------------------------------------------------
 
