@@ -38,7 +38,7 @@ TOKENS = "8000"
 
 
 KEYS = {
-    "step along, step back": (("n", b"position 4"), ("b", b"no token drawn yet: step")),
+    "step along, step back": (("n", b"position 4"), ("b", b"no draw yet: n goes on")),
     "zoom, unzoom": (("z", b"submit to first token id"), ("z", b"3 Tokens")),
 }
 """Pairs of keys, each with text that is written only when its effect is painted: the place of the
