@@ -347,6 +347,9 @@ class Inspector(FlowApp[None]):
     def action_measure_ceilings(self) -> None:
         self.measurements.measure_ceilings()
 
+    async def action_napkin(self) -> None:
+        await self.flow(self.measurements.napkin())
+
     async def action_save(self) -> None:
         await self.flow(self.sessions.save())
 

@@ -34,7 +34,7 @@ TOPICS = (
         "pane-before jump zoom layouts pane-wider pane-narrower pane-higher pane-lower step-out "
         "pane.up pane.down pane.page-up pane.page-down pane.top "
         "pane.bottom pane.choose transcript.boundaries kv.block-before kv.block-after "
-        "drift compare-cache measure-ceilings",
+        "drift compare-cache measure-ceilings napkin",
     ),
     Topic(
         "Sampling",
@@ -118,6 +118,7 @@ SYNONYMS = {
     "drift": "exact precision float error numerics",
     "compare-cache": "kv speed quadratic without",
     "measure-ceilings": "bench bandwidth flops hardware mbu roofline",
+    "napkin": "estimate gpu memory bandwidth batch datasheet what if h100 model size",
     "zoom": "maximize fullscreen full",
     "layouts": "arrange desk window resize order hide choose sampling memory teaching",
     "jump": "focus go switch pane",

@@ -125,6 +125,8 @@ MEASURING: list[Binding] = [
            "What this machine can do at best, for the gauges' MBU; waits for the run to stop"),
     hidden("C", "compare_cache", "Cache on/off", "compare-cache",
            "Time this branch's tokens with a KV cache and without; the gauges draw both"),
+    hidden("W", "napkin", "Another machine", "napkin",
+           "Bytes, ceilings and batch of this model, or another, on another machine"),
 ]
 """Keys of measurements on demand, beside the run."""
 
@@ -180,7 +182,10 @@ APP = [
 ]
 
 OPENING = frozenset(
-    ["save", "export", "sessions", "compare_branches", "drift", "compare_cache", "measure_ceilings"]
+    [
+        *("save", "export", "sessions", "compare_branches", "drift", "compare_cache"),
+        *("measure_ceilings", "napkin"),
+    ]
 )
 """Actions that open a window, or answer with a line: not while another window is open."""
 

@@ -51,7 +51,7 @@ engine.api engine.drafts engine.measure
 engine.commands engine.run
 engine.backends engine.conditions
 engine.kv engine.models engine.sampling
-engine.acceptance engine.machine_file engine.roofline engine.safe_output engine.timing
+engine.acceptance engine.machine_file engine.napkin engine.roofline engine.safe_output engine.timing
 engine.openmp engine.parent engine.plain_files engine.progress engine.text
 engine.records
 """
@@ -59,7 +59,7 @@ engine.records
 
 OUTSIDE = {
     "inspector": "engine.acceptance engine.commands engine.conditions engine.machine_file "
-    "engine.plain_files "
+    "engine.napkin engine.plain_files "
     "engine.records engine.roofline engine.run.step_tree engine.run.tree engine.safe_output "
     "engine.sampling engine.text engine.timing",
     "inspector.cli": "engine.backends engine.drafts engine.measure engine.models engine.openmp engine.process "

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
+from engine.napkin.library import Library, NapkinError
 from engine.plain_files import reason
 from engine.records.measured import CacheCurves, Ceilings, Measured
 from engine.records.model import ModelFacts
 from inspector.actions.host import Host
 from inspector.draw.numbers import ms, plural
 from inspector.screens.drift import DriftScreen
+from inspector.screens.napkin import NapkinScreen, line_of
 from inspector.state.ceilings import Known
+from inspector.state.own_files import napkin_file
 
 
 def worth_of_cache(curves: CacheCurves | None) -> str:
@@ -69,6 +72,17 @@ class Measurements:
             if controller.log.ceilings_awaited:
                 host.say("this machine is measured once the run has stopped (space pauses it)")
             host.paint()
+
+    async def napkin(self) -> None:
+        """Work out what this model, or another, costs on this machine or another."""
+        log = self._host.controller.log
+        known = log.ceilings.ceilings if log.ceilings is not None else None
+        try:
+            library = Library.load(napkin_file())
+        except NapkinError as error:
+            self._host.say(str(error), warn=True)
+            library = Library.load()
+        await self._host.ask(NapkinScreen(library, line_of(log.facts, known)))
 
     def _measurable(self) -> bool:
         host, prefill = self._host, self._host.controller.log.prefill

@@ -15,8 +15,8 @@ import platformdirs
 from engine.plain_files import read_text, reason
 from engine.sampling.stages import DIALS
 from inspector.cli import option_values
+from inspector.state.own_files import APP_NAME, config_folder
 
-APP_NAME = "llm-inspect"
 _LARGEST = 1 << 20
 """Bytes of a configuration file."""
 
@@ -49,7 +49,7 @@ class ConfigError(ValueError):
 
 def config_file() -> Path:
     """The path of the user's configuration on this platform."""
-    return platformdirs.user_config_path(APP_NAME) / "config.toml"
+    return config_folder() / "config.toml"
 
 
 def log_file() -> Path:

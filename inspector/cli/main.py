@@ -205,6 +205,14 @@ def _bench(words: Sequence[str]) -> int:
     return bench(command, tokens=args.tokens, rival=args.vs, form=args.format)
 
 
+def _napkin(words: Sequence[str]) -> int:
+    from inspector.cli.napkin import add_napkin_options, napkin
+
+    parser = _parser(f"{PROGRAM} napkin", "What another model costs on another machine.")
+    add_napkin_options(parser)
+    return napkin(parser.parse_args(words))
+
+
 def _doctor(words: Sequence[str]) -> int:
     parser = _parser(f"{PROGRAM} doctor", "What is installed, and what it can do here.")
     parser.add_argument("--no-load", action="store_true", help="do not load the model")
@@ -222,6 +230,7 @@ COMMANDS: dict[str, tuple[Handler, str]] = {
     "sessions": (_sessions, "browse, list, show, diff, export and check saved sessions"),
     "sample": (_sample, "the sampler's ladder on a vector of logits from a file"),
     "bench": (_bench, "this machine's ceilings, the engine's speed against them"),
+    "napkin": (_napkin, "bytes, ceilings and batch of another model on another machine"),
     "doctor": (_doctor, "what is installed, which device, what the terminal can do"),
 }
 

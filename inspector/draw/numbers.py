@@ -82,6 +82,16 @@ def size(nbytes: float | None) -> str:
     return f"{three(amount / 1024)} TiB"
 
 
+def decimal_size(nbytes: float | None) -> str:
+    """An amount of memory, in the decimal units of datasheets."""
+    if nbytes is None or not math.isfinite(nbytes):
+        return NOTHING
+    for power, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(nbytes) >= power * 0.9995:
+            return f"{three(nbytes / power)} {unit}"
+    return f"{nbytes:,.0f} B"
+
+
 def bandwidth(bytes_per_second: float | None) -> str:
     """A memory bandwidth, in the decimal units that such figures are given in."""
     if bytes_per_second is None or not math.isfinite(bytes_per_second):

@@ -1,0 +1,1 @@
+"""Arithmetic about models and machines that are not here: sizes, ceilings, batch."""
