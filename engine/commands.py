@@ -95,6 +95,35 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """A column that goes on behind ``parent``; ``number`` names it, ``title`` is for people.
+
+    Settings and seed that are not named are the run's current ones; columns of one seed have the
+    same dice at the same position. With ``force`` its next token is that one, not a drawn one.
+    """
+
+    number: int
+    parent: int
+    settings: Settings | None = None
+    seed: int | None = None
+    force: int | None = None
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepMany:
+    """One new child of each column's parent, from one pass over all that need one; ``count`` times.
+
+    With ``count`` None until every column has ended, or a pause. Columns end one by one, at a stop
+    or an error of their own; a breakpoint in any of them pauses all. Columns that come, go or are
+    paused are another StepMany, sent when this one is done.
+    """
+
+    columns: tuple[Column, ...]
+    count: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
 class NameBranch:
     """Call the branch that begins with ``node`` so; "" takes its name away."""
 
@@ -214,6 +243,7 @@ Command = (
     | Restore
     | Step
     | Run
+    | StepMany
     | NameBranch
     | DeleteBranch
     | UndoDelete

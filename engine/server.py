@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -11,13 +10,14 @@ from multiprocessing.connection import Connection
 from engine.backends import open_backend
 from engine.backends.base import Backend, BackendError
 from engine.backends.tokens import ids_of, tokenized
+from engine.columns import columns_of
 from engine.commands import (
     Close,
+    Column,
     Command,
     Configure,
     DeleteBranch,
     Measure,
-    MeasureDrift,
     Measurement,
     NameBranch,
     Open,
@@ -29,6 +29,7 @@ from engine.commands import (
     SetBreakpoints,
     Settings,
     Step,
+    StepMany,
     Submit,
     Tokenize,
     UndoDelete,
@@ -36,8 +37,10 @@ from engine.commands import (
 from engine.conditions.breakpoints import Breakpoints
 from engine.conditions.condition import Condition, ConditionError
 from engine.drafts.active import Drafts
+from engine.inbox import Inbox
 from engine.measure.answer import answer
 from engine.models.checks import ModelError
+from engine.records.columns import ColumnsSet
 from engine.records.events import (
     DenseLogits,
     EngineError,
@@ -54,12 +57,6 @@ from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Effective, SpecError, effective
 from engine.timing import now_ms
 
-_BETWEEN = (
-    *(MeasureDrift, SendLogits, SendVocabulary, Tokenize),
-    *(NameBranch, Configure, SetBreakpoints),
-)
-"""Commands that are carried out between two passes of a run, which then goes on."""
-
 _HELD = 256
 """Number of newest steps' records that the engine keeps; the app has them all."""
 
@@ -74,26 +71,25 @@ class Engine:
 
     def __init__(self, send: Callable[[Record], None], receive: Connection) -> None:
         self._send = send
-        self._receive = receive
-        self._waiting: deque[Command] = deque()
+        self._inbox = Inbox(receive)
         self._backend: Backend | None = None
         self._stepper: Stepper | None = None
         self._configure = Configure()
         self._opened = Open()
-        self._pause = False
         self._open_failed = False
         self._pool_sent = 0.0
         # Chains that only steps of this run have named, and that have been told of.
         self._told: set[tuple[str, str]] = set()
         self._drafts = Drafts(self._progress)
-        # The newest speculative round that was sent.
+        # The newest speculative round that was sent, and the columns.
         self._round_sent = 0
+        self._columns_told = ColumnsSet()
 
     def serve(self) -> None:
         """Carry out commands until Close, or until nobody is at the other end."""
         try:
             while True:
-                command = self._waiting.popleft() if self._waiting else self._receive.recv()
+                command = self._inbox.next()
                 if isinstance(command, Close):
                     return
                 self._carry_out(command)
@@ -138,13 +134,14 @@ class Engine:
                 self._apply_settings()
             case Submit():
                 self._send(self._run.submit(command.text, chat=command.chat, system=command.system))
-                self._told.clear()
-                self._round_sent = 0
+                self._forget_told()
                 self._state(RunState.READY)
             case Restore():
                 self._restore(command)
             case Step() | Run():
                 self._advance(command)
+            case StepMany():
+                self._advance_columns(command)
             case NameBranch():
                 self._send(self._run.name(command.node, command.name))
             case DeleteBranch():
@@ -161,12 +158,12 @@ class Engine:
             case Tokenize():
                 self._send(tokenized(self._loaded, command.text))
             case Pause():
-                self._pause = True
+                self._inbox.paused = True
             case _ if isinstance(command, Measurement):
                 self._measure(command)
 
     def _measure(self, command: Measurement) -> None:
-        called = self._is_called
+        called = self._inbox.is_called
         self._send(answer(command, self._run, self._opened, self._progress, called))
         if isinstance(command, Measure):
             self._state(RunState.READY)
@@ -215,7 +212,7 @@ class Engine:
             live=wanted.live,
         )
 
-    def _own_settings(self, command: Step | Run) -> Effective | None:
+    def _own_settings(self, command: Step | Run | Column) -> Effective | None:
         """The settings that a command names, told of once; None where it goes on with the run's."""
         if command.settings is None:
             return None
@@ -227,6 +224,11 @@ class Engine:
             # What was told last is what the run goes on with.
             self._tell(stepper.settings, stepper.seed)
         return own
+
+    def _forget_told(self) -> None:
+        """Whoever follows the run has another one from now on."""
+        self._told.clear()
+        self._round_sent, self._columns_told = 0, ColumnsSet()
 
     def _tell(self, settings: Effective, seed: int) -> None:
         preset, spec, notes = settings.chain.preset, settings.spec, settings.notes
@@ -260,8 +262,7 @@ class Engine:
     # --- stepping ---------------------------------------------------------------------------
 
     def _restore(self, command: Restore) -> None:
-        self._told.clear()
-        self._round_sent = 0
+        self._forget_told()
         self._run.restore(
             command.prompt, command.prefill, command.records, next_node=command.next_node
         )
@@ -271,13 +272,10 @@ class Engine:
         """Step on from the node that the command names, and say where that ended."""
         stepper, node = self._run, command.parent
         settings = self._own_settings(command)
-        self._pause = False
         if command.settings is not None and command.settings.draft is not None:
             stepper.speculation = self._drafts.opened(command.settings.draft)
-        if not self._read_prompt():
-            self._state(RunState.PAUSED, "reading the prompt")
+        if not self._begin_running():
             return
-        self._state(RunState.RUNNING)
         if isinstance(command, Step):
             steps = self._steps(command, settings)
         else:
@@ -298,6 +296,34 @@ class Engine:
             self._state(RunState.STOPPED, told)
         else:
             self._state(RunState.PAUSED, reached)
+
+    def _advance_columns(self, command: StepMany) -> None:
+        """Step on in all columns, and say where that ended."""
+        columns = columns_of(command, self._run, self._drafts, self._own_settings)
+        if columns.state != self._columns_told:
+            self._columns_told = columns.state
+            self._send(columns.state)
+        if not self._begin_running():
+            return
+        try:
+            for steps, record in columns.run(command.count, self._pause_wanted):
+                for step in steps:
+                    self._send_step(step)
+                self._send(record)
+                self._send_pool_at_times()
+        finally:
+            self._send_pool()
+        ended = RunState.PAUSED if columns.steps else RunState.STOPPED
+        self._state(ended, columns.reached or ("" if columns.steps else "every column has ended"))
+
+    def _begin_running(self) -> bool:
+        """Read what is left of the prompt; False when a pause came in between."""
+        self._inbox.paused = False
+        if not self._read_prompt():
+            self._state(RunState.PAUSED, "reading the prompt")
+            return False
+        self._state(RunState.RUNNING)
+        return True
 
     def _steps(self, command: Step, settings: Effective | None) -> Iterator[StepRecord]:
         """One new node, or one for each id that is forced, until a pause."""
@@ -348,29 +374,8 @@ class Engine:
         if now_ms() - self._pool_sent >= _POOL_EVERY_MS:
             self._send_pool()
 
-    def _is_called(self) -> bool:
-        """True if a command has come that a measurement should make way for; all of them wait."""
-        self._take_in()
-        return any(not isinstance(command, _BETWEEN) for command in self._waiting)
-
     def _pause_wanted(self) -> bool:
-        """Look at what came in between two passes: questions are answered, the rest waits.
-
-        In their order: what comes behind a command that has to wait waits behind it, a Pause too,
-        which is then meant for that command.
-        """
-        self._take_in()
-        while self._waiting and not self._pause:
-            if isinstance(self._waiting[0], _BETWEEN):
-                self._answer_between(self._waiting.popleft())
-            else:
-                # A Pause, or something else that means to do other than go on.
-                self._pause = True
-        return self._pause
-
-    def _take_in(self) -> None:
-        while self._receive.poll():
-            self._waiting.append(self._receive.recv())
+        return self._inbox.pause_wanted(self._answer_between)
 
     def _answer_between(self, command: Command) -> None:
         try:

@@ -18,17 +18,21 @@ class Pooled(Protocol):
     def begin_prompt(self, ids: Sequence[int]) -> PrefixReport:
         """Move to the longest run of cached blocks that ``ids`` begin with, for a new prompt."""
 
-    def fork(self, sequence: TokenSequence) -> TokenSequence:
+    def fork(self, sequence: TokenSequence, *, pinned: bool = True) -> TokenSequence:
         """A second sequence with what ``sequence`` holds; copies nothing.
 
-        A branch of a pool is kept until ``forget`` lets go of all of it.
+        A branch of a pool is kept until ``forget`` lets go of all of it; one that is not
+        ``pinned``, until its room is needed after a pass.
         """
 
     def forget(self, branch: int, keep: int) -> None:
         """A branch of the pool is needed for its first ``keep`` positions at most."""
 
-    def kv(self) -> tuple[int, int | None]:
-        """(positions stored, bytes held), of the real tensors; None where there are none."""
+    def kv(self, sequence: TokenSequence | None = None) -> tuple[int, int | None]:
+        """(positions stored, bytes held), of the real tensors; None where there are none.
+
+        Of ``sequence``, which a pass has just read, or of the one that the next goes on with.
+        """
 
     def pool_state(self) -> PoolState | None:
         """The pool of K/V blocks as a record; None where this model's lie elsewhere."""

@@ -306,7 +306,7 @@ class ScriptedBackend:
             self._ids = self._ids[:kept]
         return kept
 
-    def fork(self, sequence: TokenSequence) -> list[int]:
+    def fork(self, sequence: TokenSequence, *, pinned: bool = True) -> list[int]:
         return list(own_list(sequence))
 
     def begin_prompt(self, ids: Sequence[int]) -> PrefixReport:
@@ -353,9 +353,9 @@ class ScriptedBackend:
     def length(self) -> int:
         return len(self._ids)
 
-    def kv(self) -> tuple[int, int | None]:
+    def kv(self, sequence: TokenSequence | None = None) -> tuple[int, int | None]:
         """(positions counted, None): there are no tensors."""
-        return len(self._ids), None
+        return len(self._ids if sequence is None else sequence), None
 
     def clear(self) -> None:
         self._ids = []

@@ -280,24 +280,15 @@ class PooledCache(Cache):
             for tensor in self.layers[index].store.tensors()
         )
 
-    @property
-    def branch_bytes(self) -> int:
-        """Bytes of the current branch's positions, shared ones included."""
-        size = self.pool.block_size
-        return sum(
-            held * block_bytes // size
-            for held, block_bytes in zip(self._held(), self._block_bytes, strict=True)
-        )
+    def size_of(self, branch: Branch) -> tuple[int, int]:
+        """(positions that ``branch`` holds, of the group that holds most; bytes of all of them).
 
-    @property
-    def stored(self) -> int:
-        """Positions held, of the group of layers that holds most."""
-        return max(self._held())
-
-    def _held(self) -> list[int]:
-        """Positions of the current branch that each group still has."""
-        branch, groups = self.current, range(len(self._groups))
-        return [len(branch) - self.pool.first_held(branch, number) for number in groups]
+        Shared ones are included.
+        """
+        groups, size = range(len(self._groups)), self.pool.block_size
+        held = [len(branch) - self.pool.first_held(branch, number) for number in groups]
+        each = zip(held, self._block_bytes, strict=True)
+        return max(held), sum(count * block_bytes // size for count, block_bytes in each)
 
     def state(self) -> PoolState:
         return pool_state(

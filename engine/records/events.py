@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from engine.records.arrays import FloatArray
 from engine.records.cache import PoolState
+from engine.records.columns import ColumnsSet, PassRecord
 from engine.records.measured import CacheCurves, DriftMeasured, Lossless, Measured
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
@@ -172,5 +173,7 @@ Record = (
     | DriftMeasured
     | CacheCurves
     | Lossless
+    | ColumnsSet
+    | PassRecord
     | EngineError
 )

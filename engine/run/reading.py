@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engine.backends.abilities import Pooled, Profiled, kv_state, missing, take_back
-from engine.backends.base import Backend, ForwardPass, whole
+from engine.backends.base import Backend, ForwardPass, Row, RowLogits, TokenSequence, whole
+from engine.kv.branch import Branch
 from engine.kv.prefix import explain
 from engine.records.arrays import FloatArray, HalfArray
-from engine.records.cache import KVState, PoolState, PrefixReport
+from engine.records.cache import BLOCK_SIZE, KVState, PoolState, PrefixReport
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import PrefillChunk, PrefillRecord
 from engine.run.logit_store import LogitStore
@@ -93,10 +94,9 @@ class Reading:
         It is known, or one pass away, or the branch is read again. ``first``: it is the prompt's,
         and nothing was drawn from it before.
         """
-        known = self._logits.get(node)
+        known = self.known(node, first=first)
         if known is not None:
-            kv = self.record.kv if self.record and first else self._unread()
-            return Distribution(known, 0.0, kv, reused=not first)
+            return known
         if node != ROOT and self.backend.seek(ids) == len(ids) - 1:
             result = self.backend.forward(((self.backend.sequence, ids[-1:]),))
             self._keep(node, result)
@@ -113,6 +113,40 @@ class Reading:
         logits = self._logits.get(node)
         assert logits is not None, "the newest vector is never forgotten"
         return Distribution(logits, read.total_ms, read.kv, reread=True)
+
+    def known(self, node: int, *, first: bool) -> Distribution | None:
+        """The distribution after ``node`` where it is held; ``first`` as for ``after``."""
+        logits = self._logits.get(node)
+        if logits is None:
+            return None
+        kv = self.record.kv if self.record and first else self._unread()
+        return Distribution(logits, 0.0, kv, reused=not first)
+
+    def row(self, ids: list[int], others: Collection[TokenSequence]) -> Row | None:
+        """A pass's row that reads the last of ``ids``; None where more than that is to be read.
+
+        Its sequence is none of ``others``, those of the pass's other rows.
+        """
+        if self._pooled is None or self._pooled.branch is None:
+            # One text is held at a time: what is read before the last id again is the backend's.
+            return list(ids[:-1]), ids[-1:]
+        if self.backend.seek(ids) != len(ids) - 1:
+            return None
+        sequence = self.backend.sequence
+        if any(sequence is one for one in others):
+            sequence = self._pooled.fork(sequence, pinned=False)
+        return sequence, ids[-1:]
+
+    def keep_row(self, nodes: Sequence[int], row: RowLogits, sequence: TokenSequence) -> KVState:
+        """Keep what a row gave, which is after each of ``nodes``; the cache of its text then."""
+        for node in nodes:
+            self._logits.put(node, row.values if row.half is None else row.half)
+        if isinstance(sequence, Branch):
+            self._branches[sequence.number] = nodes[0]
+        seen = len(sequence)
+        stored, nbytes = (seen, None) if self._pooled is None else self._pooled.kv(sequence)
+        size = BLOCK_SIZE if self._pooled is None else self._pooled.block_size
+        return KVState(seen, stored, nbytes, computed=1, cached=seen - 1, block_size=size)
 
     def ahead(self, node: int, ids: list[int], drafted: Sequence[int]) -> Ahead:
         """Read ``drafted`` (at least one) behind ``node``, to which ``ids`` lead; see ``Ahead``.

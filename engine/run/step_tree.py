@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import islice
 from typing import overload
 
+from engine.records.columns import MOST_COLUMNS
 from engine.records.round import RoundRecord
 from engine.records.step import StepRecord, Stop
 from engine.records.step_table import StepPath, StepTable, table_of
@@ -68,6 +69,10 @@ class StepTree(Tree):
         return StepPath(self.steps, self.table, self.table.rows(nodes))
 
 
+_LISTS = MOST_COLUMNS
+"""Nodes whose ids are at hand: the tips of all columns."""
+
+
 class LiveTree(StepTree):
     """The tree of a run that goes on in this process, and where in it the cursor is.
 
@@ -90,9 +95,8 @@ class LiveTree(StepTree):
         """A number that no node has had yet."""
         # Records of deleted branches that can still be brought back.
         self._deleted_steps: dict[int, StepRecord] = {}
-        # The ids from the root to one node, mostly the tip: the common case needs no walk.
-        self._ids_node = ROOT
-        self._ids = list(self.prompt_ids)
+        # The ids from the root to some nodes, mostly tips: the common case needs no walk.
+        self._lists = {ROOT: list(self.prompt_ids)}
 
     def add_step(self, step: StepRecord) -> None:
         """Hang a new step under its parent, and go there. What was deleted before stays so."""
@@ -106,7 +110,7 @@ class LiveTree(StepTree):
             self.states[step.node] = step.state
         # In place: a copy at every step would make long runs slow.
         ids.append(step.token.id)
-        self._ids_node = step.node
+        self._lists[step.node] = self._lists.pop(step.parent)
         self.next_node = max(self.next_node, step.node + 1)
         self.cursor = step.node
 
@@ -141,12 +145,13 @@ class LiveTree(StepTree):
 
         Do not change it, nor keep it: it grows with the run. Raises KeyError for no such node.
         """
-        if node != self._ids_node:
+        if node not in self._lists:
             if node not in self.children:
                 raise KeyError(node)
-            self._ids = [*self.prompt_ids, *self.along(self.path(node)).token_ids]
-            self._ids_node = node
-        return self._ids
+            while len(self._lists) >= _LISTS:
+                del self._lists[next(iter(self._lists))]
+            self._lists[node] = [*self.prompt_ids, *self.along(self.path(node)).token_ids]
+        return self._lists[node]
 
     def _drop_oldest(self) -> None:
         while self.held is not None and len(self.steps) > self.held:

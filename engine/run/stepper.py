@@ -64,8 +64,8 @@ class Stepper:
         self.speculation: Speculation | None = None
         """Drafting of tokens that one pass then verifies; None: a pass a token."""
         self._moments: Moments | None = None
-        self._drawing = Drawing(backend)
-        self._speculator = Speculator(self.reading, self._drawing)
+        self.drawing = Drawing(backend)
+        self._speculator = Speculator(self.reading, self.drawing)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "model", self.backend.facts.name
@@ -147,8 +147,8 @@ class Stepper:
         """
         if self.speculation is None or parent == ROOT:
             return (self.extend(parent, seed=seed, settings=settings),)
-        self._check_extend(parent, None)
-        wanted, context = self._plan(parent, None, seed, settings)
+        self.check_extend(parent, None)
+        wanted, context = self.plan(parent, None, seed, settings)
         found = self._speculator.round(self.speculation, wanted, self.path_ids(parent), context)
         if found is None:
             return (self.extend(parent, seed=seed, settings=settings),)
@@ -174,13 +174,13 @@ class Stepper:
         ``seed`` and ``settings``, where given, are used instead of the run's. Raises StepperError
         for an unknown node, an id outside the vocabulary, or a full context.
         """
-        self._check_extend(parent, force)
+        self.check_extend(parent, force)
         # The prompt's own time is in its PrefillRecord, not in the first step's.
         for _ in self.prefill():
             pass
         started = now_ms()
-        wanted, context = self._plan(parent, force, seed, settings)
-        record = self._drawing.step(wanted, self._distribution(parent), context, started)
+        wanted, context = self.plan(parent, force, seed, settings)
+        record = self.drawing.step(wanted, self._distribution(parent), context, started)
         self.tree.add_step(record)
         return record
 
@@ -211,9 +211,7 @@ class Stepper:
                 ready = list(more) or [self.step(node)]
             record = ready.pop(0)
             self.cursor = node = record.node
-            arrived = self.check(node).stops or (
-                condition is not None and self._holds(condition, node)
-            )
+            arrived = self.check(node).stops or self._holds(condition, node)
             yield record
             if arrived:
                 return
@@ -239,18 +237,19 @@ class Stepper:
         self.verdict = self.breakpoints.check(self.moment(node)) if self.breakpoints else Verdict()
         return self.verdict
 
-    def _holds(self, condition: Condition, node: int) -> bool:
+    def _holds(self, condition: Condition | None, node: int) -> bool:
         try:
-            return condition.holds(self.moment(node))
+            return condition is not None and condition.holds(self.moment(node))
         except Unavailable:
             return False
 
-    def _check_extend(self, parent: int, force: int | None) -> None:
+    def check_extend(self, parent: int, force: int | None) -> None:
+        """Raises StepperError where no token can come behind ``parent``, or not ``force``."""
         check_node(parent, self.tree)
         check_ids(() if force is None else (force,), self.backend.facts)
         check_room(len(self.path_ids(parent)), self.backend.facts)
 
-    def _plan(
+    def plan(
         self, parent: int, force: int | None, seed: int | None, settings: Effective | None
     ) -> tuple[Wanted, StageContext]:
         """A new child of ``parent``, and what its stages are told."""
@@ -264,7 +263,7 @@ class Stepper:
 
     def _context(self, parent: int, seed: int, settings: Effective) -> StageContext:
         ids, state = self.path_ids(parent), self.tree.states.get(parent, {})
-        return self._drawing.context(settings, self._prompt.ids, ids, seed, state)
+        return self.drawing.context(settings, self._prompt.ids, ids, seed, state)
 
     # --- the tree ---------------------------------------------------------------------------
 

@@ -240,6 +240,8 @@ def records_of(log: RunLog) -> Iterator[Record]:
     nodes = [node for node in sorted(log.nodes) if node != ROOT and node not in log.tree.deleted]
     now = _settings_of(log, log.nodes[nodes[0]]) if nodes else log.settings
     yield from (one for one in (log.facts, now, log.prompt, log.prefill) if one)
+    passes = {max(one.nodes, default=ROOT): one for one in log.passes}
+    yield from (log.columns,) if log.columns.columns else ()
     for node in nodes:
         step = log.nodes[node]
         wanted = _settings_of(log, step)
@@ -249,6 +251,8 @@ def records_of(log: RunLog) -> Iterator[Record]:
         if node in log.rounds:
             yield log.rounds[node]
         yield step
+        if node in passes:
+            yield passes[node]
     if log.settings is not None and log.settings is not now:
         yield log.settings
     yield from (BranchNamed(node, name) for node, name in log.names.items() if name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from engine.records.cache import PoolState
+from engine.records.columns import ColumnsSet, PassRecord
 from engine.records.events import (
     BranchDeleted,
     BranchNamed,
@@ -85,6 +86,10 @@ class RunLog:
     """Speculative rounds by the node of their first token."""
     names: dict[int, str] = field(default_factory=dict)
     """Names of branches, by the node that each begins with."""
+    columns: ColumnsSet = field(default_factory=ColumnsSet)
+    """The columns of a comparison, as they were told of last."""
+    passes: list[PassRecord] = field(default_factory=list)
+    """All passes over columns."""
 
     def add(self, record: Record) -> None:
         """Take in one record. A new prompt begins a new, empty tree."""
@@ -97,7 +102,11 @@ class RunLog:
                 self.pool = None if self.pool is None else self.pool.at_nodes({})
                 self.tree = StepTree(self.new_nodes())
                 self.names, self.drifts, self.curves = {}, {}, None
-                self.rounds = {}
+                self.rounds, self.columns, self.passes = {}, ColumnsSet(), []
+            case ColumnsSet():
+                self.columns = record
+            case PassRecord():
+                self.passes.append(record)
             case RoundRecord():
                 self.rounds[record.node] = record
             case BranchNamed():

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from engine.acceptance import acceptance
 from engine.plain_files import replacing
+from engine.run.tree import ROOT
 from engine.text import safe
+from sessions.export.columns import columns_line, pass_line
 from sessions.export.figures import csv_lines
 from sessions.export.jsonl import dumps, end_line, end_reason, run_line, step_line, texts
 from sessions.export.page import html_lines
@@ -24,10 +26,15 @@ def jsonl_lines(source: Source) -> Iterator[str]:
     """
     if source.prompt is not None:
         yield dumps(run_line(source.facts, source.prompt, source.settings)) + "\n"
+    if source.columns.columns:
+        yield dumps(columns_line(source.columns)) + "\n"
+    passes = {max(one.nodes, default=ROOT): one for one in source.passes}
     for step, text in texts(source.steps()):
         if step.node in source.rounds:
             yield dumps(round_line(source.rounds[step.node])) + "\n"
         yield dumps(step_line(step, text=text)) + "\n"
+        if step.node in passes:
+            yield dumps(pass_line(passes[step.node])) + "\n"
     last = source.tree.steps.get(source.tip)
     detail = last.stop.detail if last is not None and last.stop else ""
     count = len(source.branch())

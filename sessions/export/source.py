@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from engine.records.columns import ColumnsSet, PassRecord
 from engine.records.events import BranchNamed, SettingsChanged
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
@@ -28,6 +29,8 @@ class Log(Protocol):
     tree: StepTree
     rounds: MutableMapping[int, RoundRecord]
     names: dict[int, str]
+    columns: ColumnsSet
+    passes: list[PassRecord]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +50,28 @@ class Source:
     """Speculative rounds by the node of their first token."""
     names: Mapping[int, str] = field(default_factory=dict)
     """Names of branches, by the node that each begins with."""
+    columns: ColumnsSet = field(default_factory=ColumnsSet)
+    """The columns of a comparison, as they were told of last."""
+    passes: Sequence[PassRecord] = ()
+    """All passes over columns."""
 
     @classmethod
     def of_session(cls, session: Session, tip: int | None = None) -> Source:
         """A session, along the branch to ``tip`` (default: the one extended last)."""
+        events = [one for _, one in session.events]
+        columns = [one for one in events if isinstance(one, ColumnsSet)]
         return cls(
             title=session.title or session.path.stem,
             facts=session.facts,
             prompt=session.prompt,
             prefill=session.prefill,
-            told=tuple(one for _, one in session.events if isinstance(one, SettingsChanged)),
+            told=tuple(one for one in events if isinstance(one, SettingsChanged)),
             tree=StepTree(session.steps, session.tree),
             tip=session.tip if tip is None else tip,
             rounds=session.rounds,
-            names={one.node: one.name for _, one in session.events if isinstance(one, BranchNamed)},
+            names={one.node: one.name for one in events if isinstance(one, BranchNamed)},
+            columns=columns[-1] if columns else ColumnsSet(),
+            passes=[one for one in events if isinstance(one, PassRecord)],
         )
 
     @classmethod
@@ -76,6 +87,8 @@ class Source:
             tip=tip,
             rounds=log.rounds,
             names=dict(log.names),
+            columns=log.columns,
+            passes=tuple(log.passes),
         )
 
     @property

@@ -164,8 +164,8 @@ class HFBackend:
     def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
         return read_rows(self._reader, rows, all_positions=all_positions)
 
-    def fork(self, sequence: TokenSequence) -> TokenSequence:
-        return fork(self._reader, sequence)
+    def fork(self, sequence: TokenSequence, *, pinned: bool = True) -> TokenSequence:
+        return fork(self._reader, sequence, pinned=pinned)
 
     def seek(self, ids: Sequence[int]) -> int:
         return self._reader.reuse(ids)
@@ -252,9 +252,9 @@ class HFBackend:
 
     # --- the cache ----------------------------------------------------------------------------
 
-    def kv(self) -> tuple[int, int | None]:
+    def kv(self, sequence: TokenSequence | None = None) -> tuple[int, int | None]:
         """(positions stored, of the layer that stores most; bytes that they take in all layers)."""
-        return self._reader.kv()
+        return self._reader.kv(sequence)
 
     def pool_state(self) -> PoolState | None:
         return None if self.pool is None else self.pool.state()

@@ -25,6 +25,7 @@ from engine.backends.hf.parts import Parts
 from engine.backends.hf.pool import branch_of
 from engine.backends.hf.results import check_finite, explained, in_main_memory
 from engine.backends.hf.upcast import ROWS
+from engine.kv.branch import Branch
 from engine.kv.cache import PooledCache
 from engine.kv.lookup import OTHER_VARIANT
 from engine.models.checks import first_line
@@ -180,10 +181,13 @@ class Reader:
                 raise BackendError(f"the cache cannot be rewound: {first_line(error)}") from error
         del self._own_ids[-count:]
 
-    def kv(self) -> tuple[int, int | None]:
+    def kv(self, sequence: TokenSequence | None = None) -> tuple[int, int | None]:
         """(positions stored, of the layer that stores most; bytes that they take in all layers)."""
         if self.pool is not None:
-            return self.pool.stored, self.pool.branch_bytes
+            branch = sequence if isinstance(sequence, Branch) else self.pool.current
+            return self.pool.size_of(branch)
+        if sequence is not None and sequence is not self._own_ids:
+            return len(sequence), None  # of several texts the cache holds the last one
         return hf_cache.stored(self.cache), hf_cache.nbytes(self.cache)
 
     def forget(self) -> None:

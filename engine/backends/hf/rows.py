@@ -52,13 +52,13 @@ def read_rows(reader: Reader, rows: Sequence[Row], *, all_positions: bool) -> Fo
         return _one_by_one(reader, rows, all_positions)
 
 
-def fork(reader: Reader, sequence: TokenSequence) -> TokenSequence:
+def fork(reader: Reader, sequence: TokenSequence, *, pinned: bool) -> TokenSequence:
     """A second sequence with what ``sequence`` holds; in a pool it copies nothing."""
     if reader.pool is None:
         return list(own_list(sequence))
     branch = branch_of(reader.pool, sequence)
     twin = reader.pool.pool.fork(branch, len(branch))
-    twin.pinned = True
+    twin.pinned = pinned
     return twin
 
 

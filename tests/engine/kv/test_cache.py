@@ -283,7 +283,7 @@ def test_case_23_seen_and_stored_differ_in_a_window() -> None:
     for ids in ([1, 2, 3], [4], [5], [6], [7]):
         reader.check(reader.read(ids))
     assert cache.get_seq_length() == cache.length == 7
-    assert cache.stored == 3
+    assert cache.size_of(cache.current)[0] == 3
     assert returned == [3, 4, 4, 4, 4]
 
 

@@ -226,8 +226,8 @@ def test_the_engine_answers_and_does_the_rest_afterwards() -> None:
     assert isinstance(found, CacheCurves)
     assert found.lengths == (16, 29)
     assert {type(one) for one in progress} == {LoadProgress}
-    assert [type(one) for one in client._engine._waiting] == [SendLogits]
-    client._engine._waiting.clear()
+    assert [type(one) for one in client._engine._inbox._waiting] == [SendLogits]
+    client._engine._inbox._waiting.clear()
     client._inbox.waiting.append(Step(3))
     client.send(MeasureCurves(3))
     (found,) = [one for one in client.take() if isinstance(one, CacheCurves)]
