@@ -119,7 +119,7 @@ class Inspector(FlowApp[None]):
         self.replay = Replay(self, recording) if recording is not None else None
         self.tour = Tour(self) if tour else None
         self.running = Running(self, self._player)
-        self._allowed = Allowed(self, self._recovery, played=recording is not None, toured=tour)
+        self._allowed = Allowed(self, self._recovery, recording, toured=tour)
         # Who wants nothing kept wants nothing on the disk.
         folder = cache_dir() if recorder is not None and recorder.wanted else None
         self.controller.log.new_nodes = partial(HeldSteps, folder)

@@ -195,6 +195,9 @@ NEEDS_MODEL = frozenset(
 )
 """Actions that a recording without a model is too little for."""
 
+USES_FILES = frozenset(["save", "export", "sessions", "interrupted", "suspend_process"])
+"""Actions that write a file, look for others or lead to the shell: none of them in a browser."""
+
 
 def pane_key(number: int) -> str:
     """The key of the pane with this number: there are nine digits, and function keys after them."""

@@ -21,13 +21,17 @@ def replaying(
     *,
     attach: Callable[[], Client] | None = None,
     playing: Playing | None = None,
+    read_only: bool = False,
     **options: Any,
 ) -> Inspector:
-    """The inspector on a saved session; ``attach`` starts an engine where there is to be one."""
+    """The inspector on a saved session; ``attach`` starts an engine where there is to be one.
+
+    ``read_only``: no key writes a file or looks for another one.
+    """
     return Inspector(
         request_of(session, asked),
         ReplayClient(session),
         attach or partial(ReplayClient, session),
-        recording=Recording(session, attach, playing or Playing()),
+        recording=Recording(session, attach, playing or Playing(), read_only),
         **options,
     )

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from inspector.actions.host import Host
 from inspector.actions.recover import Recovery
-from inspector.keys import NEEDS_MODEL, OPENING
+from inspector.actions.replay import Recording
+from inspector.keys import NEEDS_MODEL, OPENING, USES_FILES
 from inspector.modal import modal_open
 from inspector.screens.debugger import DebuggerScreen
 
 
 class Allowed:
-    """Looks at the state of the app; ``played``: a recording is shown, ``toured``: with a guide."""
+    """Looks at the state of the app; ``recording`` is shown, if any, ``toured``: with a guide."""
 
     def __init__(
-        self, host: Host, recovery: Recovery | None, *, played: bool, toured: bool
+        self,
+        host: Host,
+        recovery: Recovery | None,
+        recording: Recording | None,
+        *,
+        toured: bool,
     ) -> None:
         self._host = host
         self._recovery = recovery
-        self._played = played
+        self._played = recording is not None
+        self._read_only = recording is not None and recording.read_only
         self._toured = toured
 
     def now(self, action: str) -> bool | None:
         """False: the key means nothing now. None: a model is needed, and there is none."""
-        there = True
+        there = not (self._read_only and action in USES_FILES)
         match action:
             case "turn":
                 there = any(
@@ -38,7 +45,7 @@ class Allowed:
                 there = self._played
             case "interrupted":
                 there = self._recovery is not None and bool(self._recovery.runs)
-            case _ if action not in OPENING:
+            case _ if there and action not in OPENING:
                 return self._possible(action)
         # The dials' keys mean nothing below a window; and while one asks something, another must
         # not open above it.

@@ -23,6 +23,7 @@ class Recording:
     session: Session
     attach: Callable[[], Client] | None = None
     playing: Playing = field(default_factory=Playing)
+    read_only: bool = False
 
 
 class Replay:

@@ -86,13 +86,14 @@ def open_inspector(
     return Opener(asked, config, theme).run(app)
 
 
-def layouts_of(config: Config) -> Layouts:
+def layouts_of(config: Config, *, read_only: bool = False) -> Layouts:
     """The layouts of the panes. Raises UsageError for one that cannot be used."""
     from inspector.cli.config_edit import keep_layout
     from inspector.screens.desk import LayoutError
     from inspector.screens.layouts import Layouts, kept_nowhere
 
-    keep = partial(keep_layout, config.path) if config.path is not None else kept_nowhere
+    path = None if read_only else config.path
+    keep = partial(keep_layout, path) if path is not None else kept_nowhere
     try:
         return Layouts(config.layouts, config.pick("layout", None, "debug"), keep)
     except LayoutError as error:
@@ -155,16 +156,21 @@ class Opener:
     config: Config
     theme: str | None
 
-    def run(self, app: Inspector) -> int:
-        """Run to the end. Returns the exit code."""
+    def run(self, app: Inspector, *, in_tab: bool = False) -> int:
+        """Run to the end, ``in_tab`` of a browser or in the terminal. Returns the exit code."""
         from sessions import SessionError, open_session
 
+        if in_tab:
+            from inspector.cli.web.tab import run_in_tab
         _collect_rarely()
         sys.setswitchinterval(_TURN_S)
         following: Inspector | None = app
         code = 0
         while following is not None:
-            run_in_terminal(following)
+            if in_tab:
+                run_in_tab(following)
+            else:
+                run_in_terminal(following)
             tell_where_kept(following)
             if following.damage:
                 raise UsageError(following.damage)
@@ -193,6 +199,7 @@ class Opener:
         live: bool = False,
         playing: Playing | None = None,
         tour: bool = False,
+        read_only: bool = False,
     ) -> Inspector:
         """The app on a saved session. Raises UsageError for a theme that cannot be used."""
         from inspector.replaying import replaying
@@ -217,13 +224,14 @@ class Opener:
                 attach=attach if live else None,
                 playing=playing,
                 tour=tour,
+                read_only=read_only,
                 keys=self.config.keys,
-                layouts=layouts_of(self.config),
+                layouts=layouts_of(self.config, read_only=read_only),
                 theme=theme_name(self.theme),
                 ceilings=known_ceilings,
                 keep_ceilings=keep_ceilings,
                 recorder=kept,
-                library=library,
+                library=None if read_only else library,
             )
         except (ThemeError, UsageError) as error:
             for client in first:

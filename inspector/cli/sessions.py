@@ -25,6 +25,7 @@ from inspector.cli.options import (
     save_choice,
 )
 from inspector.cli.terminal import is_terminal, require_terminal, run_in_terminal
+from inspector.cli.web.options import add_web_options, check_web_options, web_server
 from inspector.state.request import Request
 from sessions import Session, SessionError, open_session
 from sessions.examples import EXAMPLES, example
@@ -47,28 +48,32 @@ def replay(parser: OneLineParser, words: Sequence[str]) -> int:
     args = _replay_options(parser).parse_args(words)
     if args.no_stream and args.speed is None:
         raise UsageError("--no-stream needs --speed: --speed 1 plays the run at its own tempo")
-    return _replayed(args)
+    return _replayed(args, words)
 
 
 def tour(parser: OneLineParser, words: Sequence[str]) -> int:
     """``llm-inspect tour``: a recorded example with a guide."""
     parser.set_defaults(file="tour", speed=None, no_stream=False)
-    return _replayed(_replay_options(parser).parse_args(words), tour=True)
+    return _replayed(_replay_options(parser).parse_args(words), words, tour=True)
 
 
 def _replay_options(parser: OneLineParser) -> OneLineParser:
     parser.add_argument("--live", action="store_true", help="attach the model, and go on with it")
     parser.add_argument("--theme", metavar="T", help="a theme's name, or a .toml file")
+    add_web_options(parser)
     add_model_options(parser)
     add_break_options(parser, screen=True)
     add_save_options(parser, screen=True)
     return parser
 
 
-def _replayed(args: argparse.Namespace, *, tour: bool = False) -> int:
+def _replayed(args: argparse.Namespace, words: Sequence[str], *, tour: bool = False) -> int:
+    check_web_options(args)
     if not args.live and (args.save or args.full_logits):
         raise UsageError("--save and --full-logits need --live: a recording is kept already")
     config = load_config(args)
+    if args.web and not args.tab:
+        return _served(args, words, tour=tour)
     from inspector.cli.open import Opener
 
     # Checking a long session takes as long as importing the screen: one core for each.
@@ -77,16 +82,29 @@ def _replayed(args: argparse.Namespace, *, tour: bool = False) -> int:
     try:
         session = open_session(example("tour") if tour else find(args.file))
         asked = replay_request(args, config, session)
-        require_terminal("tour" if tour else "replay", "llm-inspect sessions show FILE")
+        if not args.tab:
+            require_terminal("tour" if tour else "replay", "llm-inspect sessions show FILE")
         # Two threads that import what imports itself in a circle find half of it.
         importing.join()
         from inspector.actions.player import Playing
 
         opener = Opener(asked, config, config.pick("theme", args.theme))
         playing = Playing(args.speed, streaming=not args.no_stream)
-        return opener.run(opener.replay(session, live=args.live, playing=playing, tour=tour))
+        how = {"live": args.live, "tour": tour, "read_only": args.tab}
+        return opener.run(opener.replay(session, playing=playing, **how), in_tab=args.tab)
     except SessionError as error:
         raise UsageError(str(error)) from None
+
+
+def _served(args: argparse.Namespace, words: Sequence[str], *, tour: bool) -> int:
+    """Have browsers show what the same words show in a terminal, once it is known to be there."""
+    serve = web_server()
+    try:
+        path = example("tour") if tour else find(args.file)
+        open_session(path).close()
+    except SessionError as error:
+        raise UsageError(str(error)) from None
+    return serve(["tour" if tour else "replay", *words], path.stem, args.port)
 
 
 def replay_request(args: argparse.Namespace, config: Config, session: Session | None) -> Request:

@@ -39,7 +39,7 @@ _MAP = (60, 9)
 
 def kept_nowhere(name: str, text: str) -> None:
     """Refuse to keep a layout. Raises OSError."""
-    raise OSError("there is no configuration file to keep it in")
+    raise OSError("there is no place to keep it in")
 
 
 @dataclass

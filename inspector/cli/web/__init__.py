@@ -1,0 +1,1 @@
+"""A recording in a browser: ``replay FILE --web`` and ``tour --web``."""
