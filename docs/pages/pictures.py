@@ -15,6 +15,7 @@ from pathlib import Path
 os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", "truecolor")
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
+from docs.pages.title_card import title_card
 from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import request_of
 from inspector.replaying import replaying
@@ -44,6 +45,8 @@ PICTURES = {
     "kv-cache": Picture("tour", (110, 30), (*_MIDDLE, "4", "z")),
     "tour": Picture("tour", (110, 34), ("right_parenthesis",) * 3, tour=True),
 }
+TITLE = "title"
+"""The name of the picture that no screen shows."""
 
 
 async def draw(picture: Picture) -> str:
@@ -63,8 +66,10 @@ async def draw(picture: Picture) -> str:
 def main(folder: Path = FOLDER) -> None:
     """Write all pictures into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, picture in PICTURES.items():
-        (folder / f"{name}.svg").write_text(asyncio.run(draw(picture)) + "\n", encoding="utf-8")
+    drawn = {name: asyncio.run(draw(picture)) for name, picture in PICTURES.items()}
+    drawn[TITLE] = title_card(open_session(example("capital")))
+    for name, picture in drawn.items():
+        (folder / f"{name}.svg").write_text(picture + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
