@@ -21,6 +21,7 @@ from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, SpecError, effective
 from engine.text import quote
 from sessions.compare.diff import Change, model_changes
+from sessions.compare.divergence import margin_of
 from sessions.compare.tables import largest_difference
 from sessions.export.jsonl import plain
 from sessions.file.format import SessionError
@@ -160,18 +161,6 @@ def _settings_of(session: Session, step: StepRecord) -> Effective:
         raise SessionError(
             f"{session.path}: the chain of node {step.node} cannot be built again: {error}"
         ) from None
-
-
-def margin_of(step: StepRecord) -> float | None:
-    """Margin of the draw at a step (see ``Check.margin``); None for a forced one."""
-    draw = step.draw
-    if draw.how is How.FORCED:
-        return None
-    if draw.u is not None:
-        return min(draw.u - draw.low, draw.high - draw.u)
-    if len(step.top.raw_logits) < 2:
-        return None
-    return float(step.top.raw_logits[0]) - float(step.top.raw_logits[1])
 
 
 def lines(found: Verification) -> Iterator[str]:

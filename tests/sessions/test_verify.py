@@ -16,9 +16,10 @@ from engine.sampling.partial import Partial, TailMissing, from_record
 from engine.sampling.stages import StageContext
 from inspector.state.view import RunLog
 from sessions import SessionError, open_session
+from sessions.compare.divergence import margin_of
 from sessions.recording import record
 from sessions.tempo import arrivals_ms
-from sessions.verify import lines, margin_of, to_json, verify
+from sessions.verify import lines, to_json, verify
 from tests import fakes
 from tests.sessions.test_store import forked_run, save, stepper
 
