@@ -13,6 +13,7 @@ from engine.backends.scripted import ScriptedBackend
 from engine.records.arrays import FloatArray
 from engine.records.partial import TopLogprobs
 from tests import tiny_models
+from tests.asked_engine import asked_backend
 from tests.tiny_models import CHARACTERS, SPECIALS, VOCAB
 from tests.top_backend import TopBackend
 from tests.toy_backend import ToyBackend
@@ -28,6 +29,12 @@ def scripted() -> ScriptedBackend:
         return np.sin(np.arange(VOCAB, dtype=np.float32) * (state % 97 + 1))
 
     return ScriptedBackend(logits_of, [*SPECIALS, *CHARACTERS], vocab_size=VOCAB)
+
+
+def asked() -> Backend:
+    """An engine that is asked by ids for the 20 likeliest of the same."""
+    tokens = scripted()
+    return asked_backend(tokens, tokens._logits)[0]
 
 
 Able = HFBackend | ScriptedBackend
@@ -48,6 +55,7 @@ ABLE: dict[str, Callable[[], Able]] = {
 EVERY: dict[str, Callable[[], Backend]] = {
     "toy": ToyBackend,
     "top 20 of toy": lambda: TopBackend(ToyBackend()),
+    "asked": asked,
     **ABLE,
 }
 

@@ -94,6 +94,18 @@ class Shallow(Protocol):
 
 
 @runtime_checkable
+class Widening(Protocol):
+    """Tells more of a distribution than its passes yield, where it is asked to."""
+
+    def widened(self, ids: Sequence[int], count: int) -> ForwardPass:
+        """The ``count`` likeliest tokens behind ``ids``, which were read; all where there are less.
+
+        What is read stays as it is. Raises BackendError where it can tell no more.
+        """
+        ...
+
+
+@runtime_checkable
 class MeasurableBackend(Backend, Measurable, Protocol):
     """A backend whose texts can be read beside the run."""
 
@@ -102,6 +114,7 @@ ABILITIES: dict[type, tuple[str, str]] = {
     Pooled: ("tells what its KV cache holds", "does not tell what its KV cache holds"),
     Measurable: ("reads a text beside the run", "cannot read a text beside the run"),
     Profiled: ("times its layers", "does not time its layers"),
+    Widening: ("tells more of a distribution when asked", "tells no more of a distribution"),
     Shallow: ("ends a pass after some layers", "cannot end a pass after some of its layers"),
 }
 """Ability -> that a backend has it, and that it lacks it, in words."""

@@ -10,6 +10,7 @@ from engine.kv.branch import Branch
 from engine.kv.prefix import common_ids, explain
 from engine.records.arrays import FloatArray, HalfArray
 from engine.records.cache import PrefixReport
+from engine.records.engine import EngineTimes
 from engine.records.model import ModelFacts
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import LayerTime, Origin
@@ -67,6 +68,8 @@ class ForwardPass:
     copied_blocks: int = 0
     evicted_blocks: int = 0
     passes: int = 1
+    engine: EngineTimes | None = None
+    """The same pass by the clock of an engine of its own; ``ms`` is measured here, around it."""
 
     @property
     def known(self) -> FloatArray | TopLogprobs:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.records.engine import Probed
+
 KV_DTYPES = ("auto", "int8")
 """Dtypes that K and V can be kept in; auto is the one that the model computes them in."""
 
@@ -85,6 +87,9 @@ class ModelFacts:
     """None where it is not known: a script, and recordings from before it was noted."""
     top: int | None = None
     """Number of leading log-probabilities that a pass yields; None for the whole vocabulary's."""
+
+    probed: tuple[Probed, ...] = ()
+    """Findings on an engine that is asked by token ids: what it tells, what not, with reasons."""
 
     @property
     def keeps_cache(self) -> bool:

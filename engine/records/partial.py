@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.records.arrays import FloatArray, IntArray
 
 
@@ -74,3 +76,9 @@ class TopLogprobs:
     def nbytes(self) -> int:
         """Bytes of memory."""
         return self.ids.nbytes + self.logprobs.nbytes
+
+    def scattered(self) -> FloatArray:
+        """One log-probability an id, (vocab_size,): minus infinity for those that are not known."""
+        found = np.full(self.vocab_size, -np.inf, np.float32)
+        found[self.ids] = self.logprobs
+        return found

@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from engine.records.cache import KVState, PrefixReport
+from engine.records.engine import EngineTimes
 from engine.records.vocabulary import Token
 
 
@@ -56,6 +57,8 @@ class PrefillChunk:
     layers: tuple[LayerTime, ...]
     warmup: bool
     layers_note: str = ""
+    engine: EngineTimes | None = None
+    """The pass by the clock of the engine that ran it, where that is another one than ours."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from engine.records.arrays import CutArray, DoubleArray, FloatArray, IntArray
 from engine.records.cache import KVState
+from engine.records.engine import EngineTimes
 from engine.records.partial import Interval
 from engine.records.vocabulary import Token
 
@@ -157,6 +158,8 @@ class StepTiming:
     warmup: bool = False
     reused: bool = False
     reread: bool = False
+    engine: EngineTimes | None = None
+    """The pass by the clock of the engine that ran it, where that is another one than ours."""
 
     @property
     def steady(self) -> bool:

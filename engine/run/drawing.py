@@ -14,11 +14,14 @@ from engine.records.vocabulary import Token, Vocabulary
 from engine.run.reading import Distribution
 from engine.run.step_tree import Ids
 from engine.sampling.chain import Effective, Ladder, SamplingError, forced
+from engine.sampling.partial import TailMissing
 from engine.sampling.stages import StageContext
 from engine.text import quote
 from engine.timing import now_ms
 
 TOP_ROWS = 64
+_WIDER = 16
+"""Times as many candidates are asked for where a draw falls behind those that are known."""
 _NOT_YET = StepTiming(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -77,27 +80,24 @@ class Drawing:
         self, wanted: Wanted, following: Distribution, context: StageContext, started: float
     ) -> StepRecord:
         """Draw from ``following`` and record the step, which began at ``started``, ms."""
-        chain, sampling = wanted.settings.chain, now_ms()
-        ladder = chain.run(following.logits, context)
-        if wanted.force is None:
-            chosen = chain.choose(ladder, context)
-        else:
-            chosen = forced(ladder, wanted.force)
+        sampling = now_ms()
+        ladder, chosen, following, asking = _chosen(wanted, following, context)
         sampled = now_ms()
         token = self.backend.token(chosen.token_id)
         detokenized = now_ms()
         record = self.record(wanted, ladder, chosen, token, context, following.kv)
         total = now_ms() - started
-        known = following.forward_ms + (detokenized - sampling)
+        known = following.forward_ms - asking + (detokenized - sampling)
         timing = StepTiming(
             forward_ms=following.forward_ms,
-            sample_ms=sampled - sampling,
+            sample_ms=sampled - sampling - asking,
             detokenize_ms=detokenized - sampled,
             other_ms=max(0.0, total - known),
             total_ms=total,
             warmup=following.warmup,
             reused=following.reused,
             reread=following.reread,
+            engine=following.engine,
         )
         return replace(record, timing=timing)
 
@@ -158,3 +158,27 @@ class Drawing:
             return tuple(ids_of(self.backend, text))
         except BackendError as error:
             raise SamplingError(f"{quote(text, 30)}: {error}") from None
+
+
+def _chosen(
+    wanted: Wanted, following: Distribution, context: StageContext
+) -> tuple[Ladder, Draw, Distribution, float]:
+    """The ladder, the token, the distribution as far as it had to be known, and ms spent asking.
+
+    Where the draw depends on candidates that are not known, more of them are asked for, until it
+    does not. Raises TailMissing where no more can be had: nothing is made up.
+    """
+    chain, before = wanted.settings.chain, following.forward_ms
+    while True:
+        ladder = chain.run(following.logits, context)
+        if wanted.force is not None:
+            chosen = forced(ladder, wanted.force)
+            break
+        try:
+            chosen = chain.choose(ladder, context)
+            break
+        except TailMissing:
+            if following.wider is None:
+                raise
+            following = following.wider(_WIDER * len(ladder.model))
+    return ladder, chosen, following, following.forward_ms - before

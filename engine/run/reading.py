@@ -6,15 +6,17 @@ the backend's pool of K/V blocks belongs to which node is known here too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from engine.backends.abilities import Pooled, Profiled, kv_state, missing, take_back
+from engine.backends.abilities import Pooled, Profiled, Widening, kv_state, missing, take_back
 from engine.backends.base import Backend, ForwardPass, Row, RowLogits, TokenSequence, whole
 from engine.kv.branch import Branch
 from engine.kv.prefix import explain
 from engine.records.arrays import FloatArray, HalfArray
 from engine.records.cache import BLOCK_SIZE, KVState, PoolState, PrefixReport
+from engine.records.engine import EngineTimes
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import PrefillChunk, PrefillRecord
 from engine.run.logit_store import LogitStore
@@ -34,6 +36,21 @@ class Distribution:
     warmup: bool = False
     reused: bool = False
     reread: bool = False
+    engine: EngineTimes | None = None
+    wider: Callable[[int], Distribution] | None = None
+    """The same with that many candidates; None where the backend knows all, or can tell no more."""
+
+    def dense(self) -> FloatArray:
+        """Those of the whole vocabulary: logits, or log-probabilities where no logits are known.
+
+        Raises BackendError where they cannot be had.
+        """
+        known = self.logits
+        if isinstance(known, TopLogprobs) and self.wider is not None:
+            return self.wider(known.vocab_size).dense()
+        if isinstance(known, TopLogprobs) and known.ids.size == known.vocab_size:
+            return known.scattered()
+        return whole(known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +87,7 @@ class Reading:
         # Asked once: isinstance with a protocol looks every method up.
         self._pooled = backend if isinstance(backend, Pooled) else None
         self._profiled = backend if isinstance(backend, Profiled) else None
+        self._widening = backend if isinstance(backend, Widening) else None
         # What an earlier run has left there is not this run's.
         if self._pooled is not None and self._pooled.branch is not None:
             self._pooled.forget(self._pooled.branch, 0)
@@ -94,21 +112,48 @@ class Reading:
         It is known, or one pass away, or the branch is read again. ``first``: it is the prompt's,
         and nothing was drawn from it before.
         """
+        return self.with_wider(node, ids, self._after(node, ids, first=first))
+
+    def with_wider(self, node: int, ids: list[int], found: Distribution) -> Distribution:
+        """``found``, the one after ``node``, with ``wider`` where more can be asked for."""
+        known = found.logits
+        if self._widening is None or not isinstance(known, TopLogprobs):
+            return found
+        more = known.ids.size < known.vocab_size
+        return replace(found, wider=partial(self._wider, node, ids, found) if more else None)
+
+    def _wider(self, node: int, ids: list[int], found: Distribution, count: int) -> Distribution:
+        assert self._widening is not None, "it was asked for"
+        result = self._widening.widened(ids, count)
+        self._logits.put(node, result.known)
+        asked, again = found.engine, result.engine
+        wider = replace(
+            found,
+            logits=result.known,
+            forward_ms=found.forward_ms + result.ms,
+            engine=again if asked is None or again is None else asked + again,
+        )
+        return self.with_wider(node, ids, wider)
+
+    def _after(self, node: int, ids: list[int], *, first: bool) -> Distribution:
         known = self.known(node, first=first)
         if known is not None:
             return known
         if node != ROOT and self.backend.seek(ids) == len(ids) - 1:
             result = self.backend.forward(((self.backend.sequence, ids[-1:]),))
             self._keep(node, result)
+            computed = _evaluated(result.engine, 1, len(ids))
             kv = kv_state(
                 self.backend,
                 self._pooled,
-                computed=1,
-                cached=len(ids) - 1,
+                computed=computed,
+                cached=len(ids) - computed,
                 copied=result.copied_blocks,
                 evicted=result.evicted_blocks,
             )
-            return Distribution(result.known, result.ms, kv, warmup=result.warmup)
+            return Distribution(
+                result.known, result.ms, kv, warmup=result.warmup, engine=result.engine
+            )
         read = self._again(node, ids)
         logits = self._logits.get(node)
         assert logits is not None, "the newest vector is never forgotten"
@@ -274,7 +319,13 @@ class Reading:
             piece = ids[start : start + size]
             result = self._prefill(piece)
             chunk = PrefillChunk(
-                start, len(piece), result.ms, result.layers, result.warmup, result.layers_note
+                start,
+                len(piece),
+                result.ms,
+                result.layers,
+                result.warmup,
+                result.layers_note,
+                result.engine,
             )
             chunks = (*chunks, chunk)
             computed = sum(one.count for one in chunks)
@@ -304,3 +355,13 @@ class Reading:
             if reason == FIRST_READ:
                 self.record = record
             yield record
+
+
+def _evaluated(engine: EngineTimes | None, count: int, length: int) -> int:
+    """Positions that a pass over ``count`` of ``length`` ids computed: by the engine, if it says.
+
+    Its cache may have lost what we believe to be there, as when somebody else asked it meanwhile.
+    """
+    if engine is None or engine.evaluated is None or engine.requests != 1:
+        return count
+    return min(max(1, engine.evaluated), length)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from engine.backends.base import Backend, whole
+from engine.backends.base import Backend
 from engine.backends.tokens import id_of
 from engine.conditions.breakpoints import Breakpoint, Breakpoints, Verdict
 from engine.conditions.condition import Condition, Unavailable
@@ -370,12 +370,12 @@ class Stepper:
     def dense(self, node: int) -> FloatArray:
         """The whole raw logit vector that ``node``'s token was drawn from, shape (vocab_size,).
 
-        Reads the branch again when it is no longer held. Raises BackendError where the backend
-        knows no whole vectors.
+        Reads the branch again when it is no longer held. Log-probabilities of a backend that knows
+        no logits; raises BackendError where it knows no whole vectors.
         """
         if node == ROOT or node not in self.tree:
             raise StepperError(f"node {node} was not drawn from a distribution")
-        return whole(self._distribution(self.tree.parents[node]).logits)
+        return self._distribution(self.tree.parents[node]).dense()
 
     def restore(
         self,

@@ -56,7 +56,7 @@ def read_together(reading: Reading, texts: Sequence[Text]) -> Together:
         if known is None:
             waiting.setdefault(tuple(text.ids), []).append(index)
         else:
-            done.found[index] = known
+            done.found[index] = reading.with_wider(text.node, text.ids, known)
     groups = list(waiting.values())
     # What is to be read again may need the room of what another row would go on from.
     while late := [group for group, row in _rows(reading, texts, groups) if row is None]:
@@ -107,7 +107,12 @@ def _pass(
         kv = reading.keep_row([texts[index].node for index in group], row, sequence)
         sizes.append(kv.nbytes)
         for place, index in enumerate(group):
-            done.found[index] = Distribution(row.values, result.ms, kv, warmup=result.warmup)
+            text = texts[index]
+            done.found[index] = reading.with_wider(
+                text.node,
+                text.ids,
+                Distribution(row.values, result.ms, kv, warmup=result.warmup, engine=result.engine),
+            )
             done.parts[index] = Part.TWIN if place else Part.ROW
     known = [size for size in sizes if size is not None]
     done.kv_bytes = sum(known) if len(known) == len(sizes) else None

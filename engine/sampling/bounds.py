@@ -35,8 +35,10 @@ def apply(
     """
     if stage.off:
         return before
-    if not len(before) or not (scale_known or _whatever_scale(stage, before, context)):
+    if not len(before):
         return _unknown(before)
+    if not scale_known and not _whatever_scale(stage, before, context):
+        return replace(_unknown(before), sign_missing=True)
     if not isinstance(before, Partial):
         return stage.apply(before, context)
     known = Candidates(before.ids, before.logits, before.vocab_size)

@@ -25,7 +25,7 @@ from engine.records.vocabulary import Token
 from engine.sampling import bounds
 from engine.sampling.candidates import Candidates, SamplingError
 from engine.sampling.draw import Purpose, argmax, draw, uniform
-from engine.sampling.partial import Partial, TailMissing, from_record, from_top
+from engine.sampling.partial import Partial, SignMissing, TailMissing, from_record, from_top
 from engine.sampling.stages import Stage, StageContext, Temperature, with_shared_dials
 from engine.text import share
 
@@ -37,6 +37,18 @@ class Ladder:
     model: Candidates
     after: tuple[Candidates, ...]
     traces: tuple[StageTrace, ...]
+    scale_known: bool = True
+    """False where the model's are log-probabilities: all logits may be larger by one amount."""
+
+    def check_signs(self) -> None:
+        """Raise SignMissing if a stage needed the sign of logits that are not known."""
+        for trace, level in zip(self.traces, self.after, strict=True):
+            if isinstance(level, Partial) and level.sign_missing:
+                raise SignMissing(
+                    f"stage {trace.label} does to a logit above 0 what it does not to one below, "
+                    "and log-probabilities, which are all that this engine tells, have no such "
+                    "sign: leave it out, or use frequency_penalty or presence_penalty"
+                )
 
     @property
     def final(self) -> Candidates:
@@ -71,7 +83,7 @@ class Ladder:
 
     def slack(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64] | None:
         """So much lower or higher ``probs(ids)`` may be; None where they are exact throughout."""
-        if not isinstance(self.model, Partial):
+        if self.scale_known and not isinstance(self.model, Partial):
             return None
         found = np.zeros((len(self.after) + 1, ids.size))
         for index, level in enumerate((self.model, *self.after)):
@@ -150,7 +162,7 @@ class Chain:
         Raises SamplingError, naming the stage, when one leaves nothing to draw from.
         """
         if isinstance(logits, TopLogprobs):
-            return self.run_from(from_top(logits), context)
+            return self.run_from(from_top(logits), context, scale_known=False)
         return self.run_from(Candidates.from_logits(logits), context)
 
     def run_record(self, step: StepRecord, context: StageContext, vocab_size: int) -> Ladder:
@@ -170,27 +182,36 @@ class Chain:
             )
         return ladder
 
-    def run_from(self, model: Candidates, context: StageContext) -> Ladder:
-        """Apply every stage to candidates, such as those of another ladder's model."""
+    def run_from(
+        self, model: Candidates, context: StageContext, *, scale_known: bool = True
+    ) -> Ladder:
+        """Apply every stage to candidates, such as those of another ladder's model.
+
+        ``scale_known``: whether a whole model's figures are logits, not log-probabilities.
+        """
         level, after, traces = model, [], []
+        if isinstance(model, Partial):
+            scale_known = model.scale_known
         for one in self.stages:
             before = level
             try:
-                if isinstance(model, Partial):
-                    level = bounds.apply(one, before, context, scale_known=model.scale_known)
+                if isinstance(model, Partial) or not scale_known:
+                    level = bounds.apply(one, before, context, scale_known=scale_known)
                 else:
                     level = one.apply(before, context)
             except SamplingError as error:
                 raise SamplingError(f"stage {one.label}: {error}") from None
             after.append(level)
             traces.append(_trace(one, before, level, context))
-        return Ladder(model, tuple(after), tuple(traces))
+        return Ladder(model, tuple(after), tuple(traces), scale_known)
 
     def choose(self, ladder: Ladder, context: StageContext) -> Draw:
         """The token this chain picks from what its stages left.
 
-        Raises TailMissing where that depends on tokens that are not known.
+        Raises TailMissing where that depends on tokens that are not known, SignMissing where on
+        logits of which only log-probabilities are known.
         """
+        ladder.check_signs()
         if self.greedy:
             return argmax(ladder.final)
         return draw(ladder.final, uniform(context.seed, context.position, Purpose.TOKEN))

@@ -39,6 +39,10 @@ class TailMissing(SamplingError):
         self.mass = mass
 
 
+class SignMissing(SamplingError):
+    """A stage needs logits where an engine tells log-probabilities, however many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rest:
     """Bounds on the tokens that are not known one by one.
@@ -85,6 +89,8 @@ class Partial(Candidates):
     log_z_known: float | None = None
     entropy_known: float | None = None
     kept_all: bool = False
+    sign_missing: bool = False
+    """The stage before needed the sign of a logit, and log-probabilities tell none."""
 
     @cached_property
     def log_z_bounds(self) -> tuple[float, float]:

@@ -72,14 +72,16 @@ def compare_stacks(
     *,
     presets: Iterable[str] = tuple(PRESETS),
     limit: int = 64,
+    scale_known: bool = True,
 ) -> StackComparison:
     """Run ``logits`` of shape ``(vocab_size,)`` through each preset with the same dials.
 
-    A dial not given has the stack's own default. Raises SpecError for a bad dial, SamplingError
-    for logits that are no distribution.
+    Without ``scale_known`` they are log-probabilities, and a stack that needs logits refuses. A
+    dial not given has the stack's own default. Raises SpecError for a bad dial, SamplingError for
+    logits that are no distribution.
     """
     model = Candidates.from_logits(logits)
-    columns = tuple(_column(name, model, dials, context) for name in presets)
+    columns = tuple(_column(name, model, dials, context, scale_known) for name in presets)
     running = [column for column in columns if column.ladder is not None]
     votes = np.zeros(model.vocab_size, dtype=np.int64)
     for column in running:
@@ -129,7 +131,7 @@ class _Rows(Sequence[Disagreement]):
 
 
 def _column(
-    name: str, model: Candidates, dials: Mapping[str, Any], context: StageContext
+    name: str, model: Candidates, dials: Mapping[str, Any], context: StageContext, scale_known: bool
 ) -> StackColumn:
     preset = preset_of(name)
     has = {
@@ -140,7 +142,8 @@ def _column(
     ignored = tuple(dial for dial in dials if dial not in has)
     chain = effective(name, has).chain
     try:
-        ladder = chain.run_from(model, context)
+        ladder = chain.run_from(model, context, scale_known=scale_known)
+        ladder.check_signs()
     except SamplingError as error:
         return StackColumn(name, preset.title, preset.stack, None, None, ignored, str(error))
     return StackColumn(name, preset.title, preset.stack, chain, ladder, ignored)

@@ -22,13 +22,24 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "max_tokens": (1, _MANY),
     "prefill_chunk": (1, _MANY),
     "draft_tokens": (1, MOST_DRAFTED),
+    "top": (1, _MANY),
+    "context": (2, _MANY),
+    "slots": (1, 256),
+    "gpu_layers": (0, _MANY),
 }
 """Options that are whole numbers, and the least and most of each."""
 AUTO = "auto"
 """Value of ``draft_tokens`` that leaves their number to what was accepted."""
 DTYPES = ("auto", "measure", "float32", "float16", "bfloat16")
 ACCEPT = tuple(one.value for one in Accept)
-WORDS: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "kv_dtype": KV_DTYPES, "accept": ACCEPT}
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+"""Types that llama.cpp keeps K and V in."""
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "dtype": DTYPES,
+    "kv_dtype": KV_DTYPES,
+    "accept": ACCEPT,
+    "cache_type": CACHE_TYPES,
+}
 """Options that are one of a few words."""
 _SHOWN = 40
 

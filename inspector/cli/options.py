@@ -18,6 +18,7 @@ from engine.sampling.chain import DEFAULT_PRESET, PRESETS, SpecError, effective,
 from engine.sampling.stages import DIALS
 from inspector.cli.config import Config, ConfigError
 from inspector.cli.draft_options import add_draft_options, draft_settings
+from inspector.cli.engine_options import add_engine_options, engine_options
 from inspector.cli.kv_options import add_kv_options, kv_options
 from inspector.cli.option_values import DTYPES, engine, number
 from inspector.state.request import Request, Save
@@ -109,6 +110,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--trust-remote-code", action="store_true", default=None, help="run the model's own code"
     )
     add_kv_options(parser)
+    add_engine_options(parser)
 
 
 def add_sampler_options(parser: argparse.ArgumentParser) -> None:
@@ -239,6 +241,7 @@ def open_command(args: argparse.Namespace, config: Config) -> Open:
         "threads": config.pick("threads", args.threads),
         "trust_remote_code": bool(args.trust_remote_code),
         **kv,
+        **engine_options(args, config),
     }
     name = config.pick("engine", args.engine, DEFAULT_ENGINE)
     own = BACKENDS[name].options

@@ -81,6 +81,11 @@ def _model(dense: DenseLogits) -> Candidates:
     return Candidates.from_logits(dense.logits)
 
 
+def logits_known(log: RunLog) -> bool:
+    """False where the engine tells log-probabilities, of the whole vocabulary too."""
+    return log.facts is None or log.facts.top is None
+
+
 @lru_cache(maxsize=8)
 def _run(
     log: RunLog,
@@ -91,7 +96,7 @@ def _run(
 ) -> Run:
     context = context_of(View(log, step.node), step)
     if dense is not None:
-        ladder = chain.run_from(_model(dense), context)
+        ladder = chain.run_from(_model(dense), context, scale_known=logits_known(log))
         drawn = chain.choose(ladder, context)
         note = padding_note(ladder, vocabulary)
         return Run(chain, context, Whole(ladder, drawn, namer(step, vocabulary), note), ladder)

@@ -28,7 +28,7 @@ from inspector.panes.stacks.rows import (
     stack_line,
     title_line,
 )
-from inspector.state.rerun import WAITING, context_of, token_of
+from inspector.state.rerun import WAITING, context_of, logits_known, token_of
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import hypothetical, recorded_chain, values_of
 from inspector.widgets.line_view import Pane
@@ -46,7 +46,8 @@ def _compared(
     log: RunLog, step: StepRecord, dense: DenseLogits, dials: tuple[tuple[str, Value], ...]
 ) -> Compared:
     context = context_of(View(log, step.node), step)
-    found = compare_stacks(dense.logits, dict(dials), context, limit=_MOST)
+    known = logits_known(log)
+    found = compare_stacks(dense.logits, dict(dials), context, limit=_MOST, scale_known=known)
     draws = tuple(
         one.chain.choose(one.ladder, context)
         if one.chain is not None and one.ladder is not None

@@ -20,7 +20,7 @@ from engine.records.partial import Interval, ends
 from engine.records.step import StepRecord
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.sampling.partial import Partial, TailMissing
+from engine.sampling.partial import Partial, SignMissing, TailMissing
 from engine.sampling.stages import StageContext
 from sessions import SessionError, open_session
 from sessions.compare.tables import kl, largest_difference
@@ -110,7 +110,7 @@ def test_greedy_is_exact() -> None:
 def test_log_probabilities_do_not_tell_what_a_sign_decides() -> None:
     """A repetition penalty multiplies a logit below 0 and divides one above."""
     one = stepper("repetition_penalty=1.3 > top_k=5 > temperature=1")
-    with pytest.raises(TailMissing):
+    with pytest.raises(SignMissing, match=r"stage repetition_penalty=1\.3 .* frequency_penalty"):
         one.step()
     # What adds to a logit needs no zero.
     added = "frequency_penalty=1.5 > top_k=5 > temperature=1"

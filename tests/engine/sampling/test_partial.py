@@ -20,7 +20,7 @@ from engine.sampling.chain import (
     build,
     parse_spec,
 )
-from engine.sampling.partial import Partial, TailMissing, from_record
+from engine.sampling.partial import Partial, SignMissing, TailMissing, from_record
 from engine.sampling.stages import StageContext
 from tests import fakes
 
@@ -203,7 +203,7 @@ def top_claims(logprobs: FloatArray, one: Chain) -> bool:
         assert holds(mine.entropy_before, trace.entropy_before)
     try:
         drawn = one.choose(ours, CONTEXT)
-    except TailMissing:
+    except (SignMissing, TailMissing):
         assert isinstance(ours.final, Partial)
         return False
     expected = one.choose(truth, CONTEXT)

@@ -1,0 +1,164 @@
+"""The backend of every engine that tells the N likeliest tokens: our texts, its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.backends.base import (
+    BackendError,
+    Encoded,
+    ForwardPass,
+    Row,
+    RowLogits,
+    checked_rows,
+    kept_of,
+    own_list,
+)
+from engine.backends.top_n.completer import Completer, Tokens
+from engine.backends.top_n.rows import stacked
+from engine.backends.top_n.slots import Slots
+from engine.records.engine import EngineTimes
+from engine.records.model import ModelFacts
+from engine.records.partial import TopLogprobs
+from engine.records.vocabulary import Token, Vocabulary
+from engine.timing import now_ms
+
+
+class TopBackend:
+    """Steps an engine that is asked by token ids, with the texts of the run kept here.
+
+    ``facts.top`` says how many log-probabilities each pass yields; ``widened`` asks for more. The
+    engine's own cache decides what a pass really computes: its answer says how much that was.
+    """
+
+    def __init__(self, completer: Completer, tokens: Tokens, facts: ModelFacts) -> None:
+        if facts.top is None:
+            raise BackendError("an engine of this kind needs a number of log-probabilities")
+        self._completer = completer
+        self._tokens = tokens
+        self._facts = facts
+        self._top: int = facts.top
+        self._slots = Slots(completer.abilities.slots)
+        self._ids: list[int] = []
+
+    # --- what it is ---------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self._facts
+
+    def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
+        return self._tokens.tokenize(text, chat=chat, system=system)
+
+    def token(self, token_id: int) -> Token:
+        if not 0 <= token_id < self._facts.vocab_size:
+            raise IndexError(
+                f"token id {token_id} is outside the vocabulary 0..{self._facts.vocab_size - 1}"
+            )
+        return self._tokens.token(token_id)
+
+    def vocabulary(self) -> Vocabulary:
+        return self._tokens.vocabulary()
+
+    # --- passes -------------------------------------------------------------------------------
+
+    def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
+        """One request a row; with ``all_positions`` one a position, if the engine needs that."""
+        own = [(own_list(sequence), ids) for sequence, ids in checked_rows(rows)]
+        for sequence, ids in own:
+            self._check(sequence, ids)
+        started = now_ms()
+        answers = [self._read(sequence, ids, all_positions) for sequence, ids in own]
+        # Only now: where a request fails, no sequence has changed.
+        for sequence, ids in own:
+            sequence.extend(int(token_id) for token_id in ids)
+            self._ids = sequence
+        times = answers[0][1]
+        for _, more in answers[1:]:
+            times = times + more
+        return ForwardPass(
+            tuple(RowLogits(top) for top, _ in answers),
+            now_ms() - started,
+            warmup=False,
+            layers_note=f"n/a: engine {self._facts.backend} does not time its layers",
+            passes=times.requests,
+            engine=times,
+        )
+
+    def widened(self, ids: Sequence[int], count: int) -> ForwardPass:
+        """The ``count`` likeliest behind ``ids``, all of them where there are no more.
+
+        Raises BackendError where the engine gives no more than it gave.
+        """
+        most, size = self._completer.abilities.most_top, self._facts.vocab_size
+        if most is not None and most < min(count, size):
+            raise BackendError(
+                f"engine {self._facts.backend} tells at most {most:,} tokens of a position"
+            )
+        started = now_ms()
+        row, times = self._ask(list(ids), min(count, size), reuse=True)
+        return ForwardPass((RowLogits(row),), now_ms() - started, warmup=False, engine=times)
+
+    def _read(
+        self, sequence: list[int], ids: Sequence[int], all_positions: bool
+    ) -> tuple[TopLogprobs, EngineTimes]:
+        reuse, at = bool(sequence), len(sequence)
+        whole = [*sequence, *(int(token_id) for token_id in ids)]
+        if not all_positions:
+            return self._ask(whole, self._top, reuse=reuse)
+        if self._completer.abilities.prompt_logprobs:
+            slot, _ = self._slots.pick(whole)
+            answer = self._completer.positions(whole, at, self._top, slot=slot.number)
+            self._slots.read(slot, whole)
+            return answer.top, answer.times
+        found = [
+            self._ask(whole[:end], self._top, reuse=reuse or end > at + 1)
+            for end in range(at + 1, len(whole) + 1)
+        ]
+        times = found[0][1]
+        for _, more in found[1:]:
+            times = times + more
+        return stacked([row for row, _ in found]), times
+
+    def _ask(self, ids: list[int], count: int, *, reuse: bool) -> tuple[TopLogprobs, EngineTimes]:
+        slot, _ = self._slots.pick(ids)
+        try:
+            answer = self._completer.next_token(ids, count, slot=slot.number, reuse=reuse)
+        except BackendError:
+            self._slots.lose(slot)
+            raise
+        self._slots.read(slot, ids)
+        return answer.top, answer.times
+
+    def _check(self, sequence: Sequence[int], ids: Sequence[int]) -> None:
+        size, room = self._facts.vocab_size, self._facts.context_length
+        for token_id in ids:
+            if not 0 <= token_id < size:
+                raise BackendError(f"token id {token_id} is outside 0..{size - 1}")
+        if room is not None and len(sequence) + len(ids) > room:
+            raise BackendError(
+                f"the engine's context holds {room:,} tokens, and this text is "
+                f"{len(sequence) + len(ids):,}"
+            )
+
+    # --- the text that is gone on with --------------------------------------------------------
+
+    def seek(self, ids: Sequence[int]) -> int:
+        kept = max(kept_of(self._ids, ids, can_rewind=True), self._slots.longest(ids[:-1]))
+        if kept != len(self._ids) or self._ids[:kept] != list(ids[:kept]):
+            # A new list: whoever holds the one before still has what it read.
+            self._ids = list(ids[:kept])
+        return kept
+
+    @property
+    def sequence(self) -> list[int]:
+        return self._ids
+
+    @property
+    def length(self) -> int:
+        return len(self._ids)
+
+    def close(self) -> None:
+        self._completer.close()
+        self._slots.clear()
+        self._ids = []

@@ -1,0 +1,74 @@
+"""Protocols of an engine behind the top-N backend, and data about what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engine.backends.base import Encoded
+from engine.records.engine import EngineTimes, Probed
+from engine.records.partial import TopLogprobs
+from engine.records.vocabulary import Token, Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """Abilities of an engine, found out when it was opened, not taken from its kind.
+
+    ``most_top``: so many log-probabilities it gives of a position, None for any number. ``slots``:
+    so many texts it keeps in its cache side by side, each asked for by number; 0 where requests
+    cannot say which. ``table`` is what doctor and the panes show, these included.
+    """
+
+    most_top: int | None = None
+    slots: int = 1
+    prompt_logprobs: bool = False
+    table: tuple[Probed, ...] = field(default=())
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The distribution behind a text, as far as the engine tells it, and what the engine says.
+
+    Of several positions ``top`` has one row each.
+    """
+
+    top: TopLogprobs
+    times: EngineTimes
+
+
+class Completer(Protocol):
+    """Reads token ids and tells the likeliest next tokens, by raw log-probability.
+
+    Both methods raise BackendError, in one line, for whatever goes wrong.
+    """
+
+    @property
+    def abilities(self) -> Abilities: ...
+
+    def next_token(self, ids: Sequence[int], top: int, *, slot: int, reuse: bool) -> Answer:
+        """The ``top`` likeliest tokens behind ``ids``, at least one, and no fewer if it can.
+
+        ``slot``: the place in the engine's cache; without ``reuse`` all is computed anew, whatever
+        the cache holds.
+        """
+
+    def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
+        """The same behind each of ``ids[start:]``, rows in order.
+
+        Asked for where ``abilities.prompt_logprobs``.
+        """
+
+    def close(self) -> None:
+        """Let go of the engine; one that runs in this process ends."""
+
+
+class Tokens(Protocol):
+    """The tokenizer of an engine: texts to ids, ids to bytes. Methods as those of ``Backend``."""
+
+    def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded: ...
+
+    def token(self, token_id: int) -> Token: ...
+
+    def vocabulary(self) -> Vocabulary: ...
