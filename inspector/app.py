@@ -34,7 +34,7 @@ from inspector.commands import KeyCommands
 from inspector.exit_codes import EXIT_USAGE
 from inspector.flows import FlowApp
 from inspector.keys import APP
-from inspector.messages import Force, GoTo, NeedDense, RecordsArrived, Try
+from inspector.messages import Draft, Force, GoTo, NeedDense, RecordsArrived, Try
 from inspector.modal import modal_open
 from inspector.painter import Painter
 from inspector.screens.breakpoints import BreakpointsScreen
@@ -182,6 +182,7 @@ class Inspector(FlowApp[None]):
         for dialog in self._open(Dialog):
             dialog.heard(self.controller.log)
         self._look_at_model()
+        self.trying.records_came()
         self._painter.records_came(before)
 
     def _look_at_model(self) -> None:
@@ -313,6 +314,10 @@ class Inspector(FlowApp[None]):
     @on(Try)
     def _try(self, message: Try) -> None:
         self.trying.take(message)
+
+    @on(Draft)
+    def _draft_so(self, message: Draft) -> None:
+        self.trying.draft(message.settings)
 
     def action_turn(self, steps: int, far: bool = False) -> None:
         self.debugger.turn(steps, far=far)

@@ -73,6 +73,8 @@ MARKS = (
     ("●", "the token that was drawn"),
     ("○", "the token that the same dice would draw with what is tried"),
     ("✂", "cut by a stage of the sampler"),
+    ("✓ ✗", "a draft of a speculative round that was accepted (in the text: italic), or rejected"),
+    ("↻ +", "the model's own token: where a draft was rejected, or behind drafts all accepted"),
     ("≠", "other settings than the token before had"),
     ("▲ ▼", "more or less likely than in the record"),
     ("◆ + ½ ∅", "special, added, single-byte and unused tokens of the vocabulary"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from engine.records.round import DraftSettings
 from engine.sampling.chain import Chain
 
 
@@ -46,3 +47,11 @@ class Try(Message):
         self.chain = chain
         self.taken = False
         """True if it is tried by now."""
+
+
+class Draft(Message):
+    """Draft so from the next speculative round on."""
+
+    def __init__(self, settings: DraftSettings) -> None:
+        super().__init__()
+        self.settings = settings

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.records.step import How, StageTrace, StepRecord, TopTable
-from engine.records.step_table import FIGURES, Figures, StepTable
+from engine.records.step import Came, How, StageTrace, StepRecord, TopTable
+from engine.records.step_table import FIGURES, PLACE_OF_CAME, Figures, StepTable
 from engine.records.vocabulary import KINDS, Token
 from sessions.file.format import ROWS_A_STEP, STAGES_A_STEP
 from sessions.file.guard import Guarded
@@ -69,7 +69,8 @@ _FIGURES = (
     "s.token, t.bytes, t.kind "
     "FROM step AS s JOIN token AS t ON t.key = s.token ORDER BY s.node"
 )
-_WIDTH = len(FIGURES.names or ())
+_EXTRA_AT = len(FIGURES.names or ()) - 2
+"""Place of ``extra`` in a row: what it tells are the last two figures."""
 
 
 class StoredStep(StepRecord):
@@ -119,8 +120,8 @@ class StepReader:
         """
         with self._file.reading() as database:
             rows = database.execute(_FIGURES).fetchall()
-            tokens = [self.token(row[_WIDTH], row[2], *row[_WIDTH + 1 :]) for row in rows]
-            found = [(*row[: _WIDTH - 1], _round_of(row[_WIDTH - 1])) for row in rows]
+            tokens = [self.token(row[_EXTRA_AT + 1], row[2], *row[_EXTRA_AT + 2 :]) for row in rows]
+            found = [(*row[:_EXTRA_AT], *_round_of(row[_EXTRA_AT])) for row in rows]
             return np.array(found, FIGURES), tokens
 
     def _step(self, row: Row) -> StepRecord:
@@ -179,12 +180,15 @@ class StepReader:
             return unpack_stages(row, stages), unpack_top(row, stages, rows, tokens)
 
 
-def _round_of(extra: str | None) -> int:
-    """The round that a step's column ``extra`` names; 0 for none."""
+def _round_of(extra: str | None) -> tuple[int, int]:
+    """The round that a step's column ``extra`` names, 0 for none, and how the token came in it."""
     if extra is None or '"round"' not in extra:
-        return 0
+        return 0, 0
     added = codec.loads(dict[str, Any], extra).get("step")
-    return codec.from_plain(int, added.get("round", 0)) if isinstance(added, dict) else 0
+    if not isinstance(added, dict):
+        return 0, 0
+    came = codec.from_plain(Came, added.get("came", Came.PLAIN))
+    return codec.from_plain(int, added.get("round", 0)), PLACE_OF_CAME[came]
 
 
 def _of_node(execute: Any, query: str, node: int, factor: int) -> list[Row]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.records.step import How, StepRecord
+from engine.records.step import Came, How, StepRecord
 from engine.records.vocabulary import Token
 
 Figures = NDArray[np.void]
@@ -37,9 +37,11 @@ FIGURES = np.dtype(
         ("reread", np.bool_),
         ("forced", np.bool_),
         ("round", np.int64),
+        ("came", np.int8),  # place in Came
     ]
 )
 _FIRST_ROOM = 64
+PLACE_OF_CAME = {came: place for place, came in enumerate(Came)}
 
 
 def row_of(step: StepRecord) -> tuple[Any, ...]:
@@ -61,6 +63,7 @@ def row_of(step: StepRecord) -> tuple[Any, ...]:
         t.reread,
         step.draw.how is How.FORCED,
         step.round,
+        PLACE_OF_CAME[step.came],
     )
 
 

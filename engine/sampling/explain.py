@@ -248,10 +248,15 @@ def flip_distance(ladder: Ladder, drawn: Draw) -> Flip | None:
     return Flip(drawn.u, low, high, below, above)
 
 
+Choose = Callable[[Chain, Ladder, StageContext], Draw]
+
+
 def dial_flips(
-    chain: Chain, ladder: Ladder, context: StageContext, drawn: Draw
+    chain: Chain, ladder: Ladder, context: StageContext, drawn: Draw, choose: Choose = Chain.choose
 ) -> tuple[DialFlip, ...]:
     """For each dial in use, the nearest change that draws another token; least effort first.
+
+    ``choose``: how a chain's token is drawn, if it is not from what its stages leave alone.
 
     Found on the real chain with the same dice: outward from the dial's value in steps that grow
     by an eighth (whole numbers one by one up to 256), then by bisection to the very border. So
@@ -263,12 +268,18 @@ def dial_flips(
         for dial in one.dials:
             in_use = dial is one.dials[0] or getattr(one, dial.name) != default_of(type(one), dial)
             if dial.numeric and in_use:
-                flips += _flips_of(chain, ladder, context, drawn, stage, dial)
+                flips += _flips_of(chain, ladder, context, drawn, choose, stage, dial)
     return tuple(sorted(flips, key=lambda flip: flip.effort))
 
 
 def _flips_of(
-    chain: Chain, ladder: Ladder, context: StageContext, drawn: Draw, stage: int, dial: Dial
+    chain: Chain,
+    ladder: Ladder,
+    context: StageContext,
+    drawn: Draw,
+    choose: Choose,
+    stage: int,
+    dial: Dial,
 ) -> Iterator[DialFlip]:
     before = ladder.before(stage)
     old = getattr(chain.stages[stage], dial.name)
@@ -279,7 +290,7 @@ def _flips_of(
             level = before
             for one in changed.stages[stage:]:
                 level = one.apply(level, context)
-            return changed.choose(Ladder(level, (), ()), context).token_id
+            return choose(changed, Ladder(level, (), ()), context).token_id
         except SamplingError:
             return None
 

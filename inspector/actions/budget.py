@@ -30,6 +30,6 @@ class Budget:
         self._told_at = None
         # A new engine, after a restart, is to have the budget too.
         host.asked = replace(host.asked, configure=replace(configure, max_tokens=used + more))
-        controller.go_beyond(host.asked.configure)
+        controller.go_beyond(replace(host.asked.configure, draft=None))
         host.paint()
         return True

@@ -1,9 +1,11 @@
-"""The dials' keys: a sampler chain that is tried on the cursor's distribution, and applied."""
+"""The dials' keys: a sampler chain that is tried on the cursor's distribution; the drafts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.records.events import SettingsChanged
+from engine.records.round import DraftSettings
 from inspector.actions.host import Host
 from inspector.messages import Try
 from inspector.state.whatif import configure_for
@@ -14,6 +16,7 @@ class Trying:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._told: SettingsChanged | None = None
 
     def take(self, message: Try) -> None:
         controller, debugger = self._host.controller, self._host.debugger
@@ -34,6 +37,20 @@ class Trying:
             settings = configure_for(chain, host.asked.configure, config)
             # A new engine, after a restart, is to go on with them too.
             host.asked = replace(host.asked, configure=settings)
-            controller.apply(settings, here=here)
+            # The drafts stay as they are, even if others are on their way.
+            controller.apply(replace(settings, draft=None), here=here)
             host.debugger.refresh_bindings()
             host.paint()
+
+    def draft(self, settings: DraftSettings) -> None:
+        """Draft so from the next round on, once the engine has what it takes."""
+        self._host.engine.send(replace(self._host.asked.configure, draft=settings))
+
+    def records_came(self) -> None:
+        """A new engine, after a restart, is to draft as this one says that it does."""
+        told, host = self._host.controller.log.settings, self._host
+        if told is not None and told is not self._told:
+            self._told = told
+            host.asked = replace(
+                host.asked, configure=replace(host.asked.configure, draft=told.draft)
+            )

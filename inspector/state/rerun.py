@@ -17,7 +17,9 @@ from engine.records.step import Draw, StepRecord
 from engine.records.vocabulary import KINDS, Token, TokenKind, Vocabulary
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Candidates, Chain, Ladder
+from engine.sampling.explain import Choose
 from engine.sampling.partial import TailMissing
+from engine.sampling.redraw import redraw
 from engine.sampling.stages import StageContext
 from engine.text import share
 from inspector.state.candidates import CandidateRows, Recorded, Whole
@@ -38,6 +40,7 @@ class Run:
     context: StageContext
     candidates: Whole | Recorded
     ladder: Ladder
+    choose: Choose
 
     @property
     def draw(self) -> Draw:
@@ -94,20 +97,40 @@ def _run(
     chain: Chain,
     vocabulary: Vocabulary | None,
 ) -> Run:
-    context = context_of(View(log, step.node), step)
+    context, choose = context_of(View(log, step.node), step), choosing(log, step)
     if dense is not None:
         ladder = chain.run_from(_model(dense), context, scale_known=logits_known(log))
-        drawn = chain.choose(ladder, context)
+        drawn = choose(chain, ladder, context)
         note = padding_note(ladder, vocabulary)
-        return Run(chain, context, Whole(ladder, drawn, namer(step, vocabulary), note), ladder)
+        return Run(
+            chain, context, Whole(ladder, drawn, namer(step, vocabulary), note), ladder, choose
+        )
     total = log.facts.vocab_size if log.facts is not None else None
     if total is None:
         raise TailMissing("the size of the vocabulary is not known")
     ladder = chain.run_record(step, context, total)
     top = ladder.rows(step.top.ids, step.top.ranks, step.top.tokens)
-    drawn = chain.choose(ladder, context)
+    drawn = choose(chain, ladder, context)
     made = replace(step, stages=ladder.traces, draw=drawn, top=top)
-    return Run(chain, context, Recorded(made, total, log.not_stored), ladder)
+    return Run(chain, context, Recorded(made, total, log.not_stored), ladder, choose)
+
+
+def choosing(log: RunLog, step: StepRecord) -> Choose:
+    """The way in which a chain draws with the numbers of a step: in a round, over its draft."""
+    if not step.round:
+        return Chain.choose
+    recorded, found = recorded_chain(View(log, step.node)), log.rounds.get(step.round)
+
+    def choose(chain: Chain, ladder: Ladder, context: StageContext) -> Draw:
+        if chain == recorded:
+            return step.draw
+        if found is None:
+            raise SamplingError("the round that this token came in was not kept")
+        place = step.node - found.node
+        drafted = found.drafted[place] if place < len(found.drafted) else None
+        return redraw(found.accept, drafted, chain, ladder, context)
+
+    return choose
 
 
 def run(view: View, chain: Chain) -> Run:

@@ -14,12 +14,16 @@ from textual.content import Content
 from textual.events import Blur, Key, Paste
 from textual.geometry import Size
 
+from engine.records.events import SettingsChanged
+from engine.records.round import DraftSettings
 from engine.sampling.chain import PRESETS, Chain
 from engine.sampling.stages import STAGES, Value
 from inspector import keys
 from inspector.draw.numbers import cut, muted
-from inspector.messages import Try
+from inspector.messages import Draft, Try
 from inspector.modal import modal_open
+from inspector.panes.dials import drafts
+from inspector.panes.dials.drafts import SOURCE, beside, set_to
 from inspector.panes.dials.rows import (
     Columns,
     DialRow,
@@ -31,6 +35,7 @@ from inspector.panes.dials.rows import (
 )
 from inspector.panes.dials.scales import moved, scale_of, started, value_at
 from inspector.panes.dials.words import dial_words, hints, outcome, stage_words
+from inspector.state.replay_client import REFUSAL
 from inspector.state.view import View
 from inspector.state.whatif import (
     absent_stages,
@@ -64,11 +69,13 @@ class DialsUI:
     typed: str | None = None
     """Text that is being written in place of the selected dial's value."""
     error: str = ""
+    drafting: DraftSettings | None = None
+    """Drafts that were asked for and that the engine has not told of yet."""
 
 
 def draw(view: View, size: Size, ui: DialsUI = DialsUI()) -> Picture:
     """The pane."""
-    (width, height), table, chain = size, DialTable.of(view), chain_in(view)
+    (width, height), table, chain = size, DialTable.of(view, ui.drafting), chain_in(view)
     header = [titles(columns(width), width)]
     if ui.inserting and chain is not None:
         stages = absent_stages(chain)
@@ -78,7 +85,7 @@ def draw(view: View, size: Size, ui: DialsUI = DialsUI()) -> Picture:
     else:
         row = table.at(ui.selected)
         rows = table.lines(width, row.dial.name if row is not None else "", ui.typed)
-        if not table.rows:
+        if not table.entries:
             known = view.settings is not None or view.step is not None
             rows = [muted(_NOT_HERE if known else " no settings yet")]
         settings = settings_at(view)
@@ -126,17 +133,20 @@ in use that nobody asked for.
         self._typed: str | None = None
         self._error = ""
         self._asked: Try | None = None
+        # Drafts that were asked for, and the newest settings that the engine had told of then.
+        self._drafting: tuple[DraftSettings, SettingsChanged | None] | None = None
 
     def picture(self, view: View, size: Size) -> Picture:
         self._keep_chosen()
-        ui = DialsUI(self.selected, self._inserting, self._typed, self._error)
+        drafting = self._drafting[0] if self._drafting is not None else None
+        ui = DialsUI(self.selected, self._inserting, self._typed, self._error, drafting)
         return draw(view, size, ui)
 
     def _keep_chosen(self) -> None:
         """The chosen dial stays chosen where its row moves."""
         if self._stages is not None:
             return
-        line, row = DialTable.of(self.view).line_of(self._dial), self._row
+        line, row = self._table.line_of(self._dial), self._row
         if line is not None:
             self.selected = line
         elif row is not None:
@@ -153,12 +163,16 @@ in use that nobody asked for.
     # --- which row ----------------------------------------------------------------------------
 
     @property
+    def _table(self) -> DialTable:
+        return DialTable.of(self.view, self._drafting[0] if self._drafting is not None else None)
+
+    @property
     def _row(self) -> DialRow | None:
-        """The chosen dial; None on the heading, and in the list of stages."""
-        return None if self._stages is not None else DialTable.of(self.view).at(self.selected)
+        """The chosen dial; None on a heading, and in the list of stages."""
+        return None if self._stages is not None else self._table.at(self.selected)
 
     def select(self, row: int) -> None:
-        if self._stages is None and row == DialTable.of(self.view).heading:
+        if self._stages is None and self._table.is_heading(row):
             row += 1 if row >= self.selected else -1
         if row != self.selected:
             self._stop_writing()
@@ -170,7 +184,7 @@ in use that nobody asked for.
     def clicked(self, row: int, x: int) -> None:
         at = columns(self.scrollable_content_region.width)
         if self._typed is not None:
-            pointed = DialTable.of(self.view).at(row)
+            pointed = self._table.at(row)
             if row == self.selected and at.value_at <= x < self._editor_end(at):
                 return
             # What is written counts, as with enter; its stage may be put in above this row.
@@ -178,13 +192,13 @@ in use that nobody asked for.
             if self._typed is not None or pointed is None:
                 self.rebuild()
                 return
-            row = DialTable.of(self.view).line_of(pointed.dial.name) or 0
+            row = self._table.line_of(pointed.dial.name) or 0
         self.select(row)
         chosen = self._row
         if self._stages is not None or chosen is None:
             if self._stages is not None:
                 self.action_choose()
-        elif at.buttons and chosen.dial.numeric and x in (at.minus, at.plus):
+        elif at.buttons and chosen.turns and x in (at.minus, at.plus):
             self.turn(1 if x == at.plus else -1)
         elif at.value_at <= x < at.value_at + at.value:
             self.action_choose()
@@ -204,8 +218,12 @@ in use that nobody asked for.
         if row is None or chain is None:
             return
         self._stop_writing()
-        if not row.dial.numeric:
+        if not row.turns:
             self.action_choose()
+        elif not row.dial.numeric:
+            self._turn_to(row, beside(row.dial, row.value, steps, self.view))
+        elif row.drafts:
+            self._turn_to(row, moved(row.dial, row.value, steps, far=far))
         elif stage_in(chain, row.stage) is None:
             self._turn_to(row, started(row.dial, row.value, row.was, steps, far=far))
         else:
@@ -213,8 +231,21 @@ in use that nobody asked for.
 
     def _turn_to(self, row: DialRow, value: Value) -> None:
         chain = self._chain
-        if chain is not None:
+        if row.drafts:
+            self._draft(row, value)
+        elif chain is not None:
             self._try(lambda: turned(chain, row.dial.name, value))
+
+    def _draft(self, row: DialRow, value: Value) -> None:
+        """Ask for other drafts. There is nothing to try: by the rule the tokens stay the same."""
+        told = self.view.settings
+        if not self.view.log.can_measure:
+            self._error = REFUSAL
+        elif told is not None:
+            now = self._drafting[0] if self._drafting is not None else told.draft
+            self._drafting = set_to(now, row.dial, value), told
+            self.post_message(Draft(self._drafting[0]))
+        self.rebuild()
 
     def _try(self, change: Callable[[], Chain]) -> None:
         """Post another chain, unless a value is not possible."""
@@ -237,6 +268,8 @@ in use that nobody asked for.
         if self._asked is not None and not self._asked.taken:
             # A picture of what was tried before: the keys pressed since are on their way.
             view = replace(view, what_if=self._asked.chain)
+        if self._drafting is not None and view.settings is not self._drafting[1]:
+            self._drafting = None
         super().show(view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -247,7 +280,7 @@ in use that nobody asked for.
     def action_reset(self) -> None:
         """The dial as recorded; once it is, its stage: its place, or whether it is there."""
         row, chain, recorded = self._row, self._chain, recorded_chain(self.view)
-        if row is None or chain is None or recorded is None:
+        if row is None or chain is None or recorded is None or row.drafts:
             return
         old, now = value_in(recorded, row.dial.name), value_in(chain, row.dial.name)
         if old is not None and now is not None and old != now:
@@ -260,14 +293,16 @@ in use that nobody asked for.
         row, chain, recorded = self._row, self._chain, recorded_chain(self.view)
         if row is None or chain is None:
             return
-        if stage_in(chain, row.stage) is not None:
+        if row.drafts:
+            self._draft(replace(row, dial=SOURCE), "")
+        elif stage_in(chain, row.stage) is not None:
             self._try(lambda: without(chain, row.stage))
         elif recorded is not None and stage_in(recorded, row.stage) is not None:
             self._try(lambda: as_recorded(chain, recorded, row.stage))
 
     def action_shift(self, by: int) -> None:
         row, chain = self._row, self._chain
-        if row is not None and chain is not None:
+        if row is not None and chain is not None and not row.drafts:
             self._try(lambda: shifted(chain, row.stage, by))
 
     def action_insert(self) -> None:
@@ -343,7 +378,19 @@ in use that nobody asked for.
         if row is None or chain is None or (row.dial.numeric and not text.strip()):
             self._stop_writing()
             return
+        if row.drafts:
+            self._draft_written(row, text)
+            return
         vocabulary = self.view.log.vocabulary
         self._try(lambda: turned(chain, row.dial.name, parsed(row.dial.name, text, vocabulary)))
         if not self._error:
             self._typed = None
+
+    def _draft_written(self, row: DialRow, text: str) -> None:
+        self._stop_writing()
+        try:
+            value = drafts.parsed(row.dial, text)
+        except ValueError as error:
+            self._typed, self._error = text, str(error)
+        else:
+            self._draft(row, value)

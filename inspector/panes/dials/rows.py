@@ -1,4 +1,4 @@
-"""The dials as a table: the chain in its order, then every other dial of the settings.
+"""The dials as a table: the chain in its order, the drafts, then every other dial of the settings.
 
 One row a dial: its place in the chain, its value, where on its range that is, and who set it.
 What differs from the record is marked by a sign before its name, and says what it was.
@@ -14,11 +14,13 @@ from enum import StrEnum
 from textual.content import Content
 
 from engine.records.events import Setting
+from engine.records.round import DraftSettings
 from engine.sampling.chain import PRESETS, Chain
 from engine.sampling.stages import DIALS, STAGES, Dial, Stage, Value, default_of, spelled
 from engine.text import visible
 from inspector.draw.cells import clip, left, right
 from inspector.draw.numbers import NOTHING, heading
+from inspector.panes.dials.drafts import draft_dials
 from inspector.panes.dials.scales import track
 from inspector.state.view import View
 from inspector.state.whatif import recorded_chain, settings_at, stage_in, value_in
@@ -55,6 +57,18 @@ class DialRow:
     sign: Sign
     core: bool
     """True if it belongs to the chain's own list, rather than to the rest below it."""
+    shown: str = ""
+    """The value in words; a dial of the drafts has some, and no stage."""
+
+    @property
+    def drafts(self) -> bool:
+        """True for a dial of speculative decoding."""
+        return not self.stage
+
+    @property
+    def turns(self) -> bool:
+        """True if keys turn it, rather than that its value has to be written."""
+        return self.dial.numeric or self.drafts
 
     @property
     def origin(self) -> str:
@@ -149,6 +163,8 @@ def _moved(chain: Chain, base: Chain) -> set[str]:
 # --- lines ------------------------------------------------------------------------------------
 
 NAME, VALUE = 20, 9
+_DRAFTS = " drafts, from the next round on"
+_REST = " other dials, off or as they come"
 _LEAST = 8
 """Cells from which the source is shown at all."""
 
@@ -208,7 +224,7 @@ def dial_line(row: DialRow, at: Columns, typed: str | None = None) -> Content:
         (row.sign, style),
         (left(row.dial.name, at.name) + " ", _TRIED if tried and not muted else name_style),
     ]
-    minus, plus = ("− ", " +") if row.dial.numeric else ("  ", "  ")
+    minus, plus = ("− ", " +") if row.turns else ("  ", "  ")
     if not at.buttons:
         minus, plus = "", ""
     elif row.place is None and not row.core:
@@ -231,6 +247,8 @@ def dial_line(row: DialRow, at: Columns, typed: str | None = None) -> Content:
 
 
 def _value(row: DialRow, cells: int) -> str:
+    if row.drafts:
+        return right(clip(visible(row.shown), cells), cells)
     if row.dial.numeric:
         return right(spelled(row.value), cells)
     return left(visible(str(row.value)), cells) if row.value else right(NOTHING, cells)
@@ -242,11 +260,6 @@ def titles(at: Columns, width: int) -> Content:
     text = f"  {'#':>1}  {left('dial', at.name)} {buttons}{right('value', at.value)}{buttons} "
     text += left("range", at.track) + " " if at.track else ""
     return Content.styled(clip(f"{text}from", width), "$title").stylize("underline")
-
-
-def rest_heading(width: int) -> Content:
-    """Between the chain and the dials that do nothing in it."""
-    return heading(" other dials, off or as they come", width)
 
 
 def stage_line(name: str, width: int) -> Content:
@@ -267,41 +280,55 @@ def chain_in(view: View) -> Chain | None:
 
 @dataclass(frozen=True, eq=False)
 class DialTable:
-    """Rows by their place on the screen. ``heading`` is the heading's; -1 without one."""
+    """Rows and headings in the order of the screen's lines."""
 
-    rows: tuple[DialRow, ...] = ()
-    heading: int = -1
+    entries: tuple[DialRow | str, ...] = ()
 
     @classmethod
-    def of(cls, view: View) -> DialTable:
-        """The table at the cursor; empty where there is no chain to turn."""
+    def of(cls, view: View, drafting: DraftSettings | None = None) -> DialTable:
+        """The table at the cursor; empty where there is no chain to turn.
+
+        ``drafting``: drafts that the engine has been asked for and not told of yet.
+        """
         chain, settings = chain_in(view), settings_at(view)
         if chain is None:
             return cls()
         dials = settings.dials if settings is not None else {}
         rows = dial_rows(chain, recorded_chain(view), dials)
         core = sum(row.core for row in rows)
-        return cls(tuple(rows), core if core < len(rows) else -1)
+        entries: list[DialRow | str] = [*rows[:core]]
+        if view.settings is not None:
+            found = draft_dials(drafting or view.settings.draft)
+            entries.append(_DRAFTS)
+            entries += (
+                DialRow(one.dial, "", None, one.value, None, "", Sign.NONE, True, one.shown)
+                for one in found
+            )
+        if rows[core:]:
+            entries += [_REST, *rows[core:]]
+        return cls(tuple(entries))
 
     def at(self, line: int) -> DialRow | None:
-        """The dial in a line; None for the heading, and beyond the last."""
-        if line == self.heading:
-            return None
-        index = line - (0 <= self.heading < line)
-        return self.rows[index] if 0 <= index < len(self.rows) else None
+        """The dial in a line; None for a heading, and beyond the last."""
+        found = self.entries[line] if 0 <= line < len(self.entries) else None
+        return found if isinstance(found, DialRow) else None
+
+    def is_heading(self, line: int) -> bool:
+        """True for a line that is no dial's."""
+        return 0 <= line < len(self.entries) and isinstance(self.entries[line], str)
 
     def line_of(self, dial: str) -> int | None:
-        for index, row in enumerate(self.rows):
-            if row.dial.name == dial:
-                return index + (0 <= self.heading <= index)
+        for line, entry in enumerate(self.entries):
+            if isinstance(entry, DialRow) and entry.dial.name == dial:
+                return line
         return None
 
     def lines(self, width: int, writing: str, typed: str | None) -> list[Content]:
         """All lines; ``typed`` stands in place of the value of the dial ``writing``."""
         at = columns(width)
-        lines = [
-            dial_line(row, at, typed if row.dial.name == writing else None) for row in self.rows
+        return [
+            heading(entry, width)
+            if isinstance(entry, str)
+            else dial_line(entry, at, typed if entry.dial.name == writing else None)
+            for entry in self.entries
         ]
-        if self.heading >= 0:
-            lines.insert(self.heading, rest_heading(width))
-        return lines

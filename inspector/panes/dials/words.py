@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from engine.records.step import How, StepRecord
+from engine.records.step import DrawnOn, How, StepRecord
 from engine.sampling.stages import STAGES
 from engine.text import visible
 from inspector.draw.cells import token_text
@@ -17,6 +17,12 @@ from inspector.state.view import View
 from inspector.state.whatif import hypothetical
 
 _TRIED, _DRAWN = "$estimated bold", "$bar-drawn $bar-drawn-style"
+
+_IN_ROUND = {
+    DrawnOn.VERDICT: " · the round's draft is accepted",
+    DrawnOn.DRAFT: " · the round's draft is accepted",
+    DrawnOn.RESIDUAL: " · its draft is rejected",
+}
 
 
 def outcome(view: View, error: str) -> Content:
@@ -58,6 +64,7 @@ def _would(view: View, step: StepRecord, found: Run) -> Content:
     said += muted(f" · {plural(survivors, 'token')} left")
     if before and before != survivors:
         said += muted(f", not {before:,}")
+    said += muted(_IN_ROUND.get(found.draw.on, ""))
     if found.draw.u is not None:
         said += muted(f" · same u {found.draw.u:.5f}")
     return said
@@ -86,6 +93,8 @@ def dial_words(row: DialRow, notes: Sequence[str]) -> Content:
     note = next((one for one in notes if one.startswith(f"{dial.name}=")), "")
     if note and row.sign in (Sign.NONE, Sign.UNASKED) and row.core:
         return muted(f" {note}")
+    if row.drafts:
+        return muted(f" {dial.name}: {dial.summary}")
     unit = f" {dial.unit}" if dial.unit else ""
     return muted(f" {dial.name}: {dial.summary} · {dial.range_text}{unit}")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from engine.records.step import SURVIVES, Draw, How
+from engine.records.step import SURVIVES, Draw, DrawnOn, How
 from engine.records.vocabulary import Token
 from engine.sampling.chain import Ladder
 from engine.sampling.draw import stretch
@@ -72,6 +72,8 @@ def _saving(run: Run, change: Change | None, then: str) -> Content:
 
 def _reach(ladder: Ladder, drawn: Draw, token_id: int) -> Content:
     """Interval in which u would have had to fall."""
+    if drawn.on is not DrawnOn.SURVIVORS:
+        return muted("the round drew by its draft, and not from these alone: see the round")
     low, high = stretch(ladder.final, token_id)
     place = f"drawn by a u in [{low:.5f}, {high:.5f})"
     if drawn.u is None:
@@ -87,6 +89,8 @@ def _distance(run: Run, drawn: Draw, name: Namer) -> Content:
         return muted("forced: no dice were thrown")
     if drawn.u is None:
         return _lead(run, name)
+    if drawn.on is not DrawnOn.SURVIVORS:
+        return _in_round(drawn, drawn.u)
     flip = flip_distance(run.ladder, drawn)
     if flip is None or flip.nearest is None:
         return muted(f"u {drawn.u:.4f}: whatever it is, no other token can be drawn")
@@ -96,6 +100,23 @@ def _distance(run: Run, drawn: Draw, name: Namer) -> Content:
             token = token_text(name(neighbour.token_id))
             parts.append(muted(f"{_small(neighbour.distance)} from ") + token + muted(f" {side}"))
     return muted(f"u {drawn.u:.4f}: ") + muted(", ").join(parts)
+
+
+def _in_round(drawn: Draw, u: float) -> Content:
+    """Distance to the other outcome of a draft, or to another token of the residual."""
+    match drawn.on:
+        case DrawnOn.VERDICT:
+            spare = _small(drawn.high - u)
+            return muted(
+                f"u {u:.4f}: the draft is accepted below {drawn.high:.4f}, {spare} to spare"
+            )
+        case DrawnOn.RESIDUAL:
+            ends = [end for end in (drawn.low, drawn.high) if 0.0 < end < 1.0]
+            if ends:
+                off = _small(min(abs(u - end) for end in ends))
+                return muted(f"u {u:.4f} on the residual: {off} from another token")
+            return muted(f"u {u:.4f}: the residual is all on this token")
+    return muted(f"u {u:.4f} drew the draft; the rule that accepted it uses no number")
 
 
 def _lead(run: Run, name: Namer) -> Content:
@@ -113,7 +134,7 @@ def _flips(run: Run, drawn: Draw, name: Namer) -> Content:
     """The smallest changes of one dial that draw another token, the least first."""
     if not run.whole or drawn.how is How.FORCED:
         return Content("")
-    found = dial_flips(run.chain, run.ladder, run.context, drawn)
+    found = dial_flips(run.chain, run.ladder, run.context, drawn, run.choose)
     if not found:
         return muted("no change of a single dial draws another token")
     return muted("; ").join(_flip(one, name) for one in found[:_MOST_FLIPS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -11,10 +12,10 @@ from textual.content import Content
 from textual.geometry import Size
 
 from engine.records.events import DenseLogits
-from engine.records.step import StepRecord
+from engine.records.step import Draw, StepRecord
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Chain, SpecError
-from engine.sampling.stacks import StackComparison, compare_stacks
+from engine.sampling.stacks import StackColumn, StackComparison, compare_stacks
 from engine.sampling.stages import Value, spelled
 from engine.text import visible
 from inspector.draw.numbers import cut, muted
@@ -28,7 +29,7 @@ from inspector.panes.stacks.rows import (
     stack_line,
     title_line,
 )
-from inspector.state.rerun import WAITING, context_of, logits_known, token_of
+from inspector.state.rerun import WAITING, choosing, context_of, logits_known, token_of
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import hypothetical, recorded_chain, values_of
 from inspector.widgets.line_view import Pane
@@ -45,16 +46,18 @@ _ALIKE = muted(" all keep the same tokens")
 def _compared(
     log: RunLog, step: StepRecord, dense: DenseLogits, dials: tuple[tuple[str, Value], ...]
 ) -> Compared:
-    context = context_of(View(log, step.node), step)
+    context, choose = context_of(View(log, step.node), step), choosing(log, step)
     known = logits_known(log)
     found = compare_stacks(dense.logits, dict(dials), context, limit=_MOST, scale_known=known)
-    draws = tuple(
-        one.chain.choose(one.ladder, context)
-        if one.chain is not None and one.ladder is not None
-        else None
-        for one in found.columns
-    )
-    return Compared(found, draws)
+
+    def drawn(one: StackColumn) -> Draw | None:
+        if one.chain is None or one.ladder is None:
+            return None
+        with contextlib.suppress(SamplingError):  # a rejected draft of which q is not known
+            return choose(one.chain, one.ladder, context)
+        return None
+
+    return Compared(found, tuple(map(drawn, found.columns)))
 
 
 @dataclass(frozen=True, eq=False)

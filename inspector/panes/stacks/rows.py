@@ -13,7 +13,7 @@ from engine.sampling.stacks import Disagreement, StackColumn, StackComparison
 from engine.text import visible
 from inspector.draw.bars import FIGURE, share
 from inspector.draw.cells import left, right, token_parts, token_text
-from inspector.draw.numbers import MUTED, cut, heading, muted, plural
+from inspector.draw.numbers import MUTED, NOTHING, cut, heading, muted, plural
 from inspector.panes.ladder.head import short_name
 
 CUT, DRAWN, WOULD = "✂", "●", "○"
@@ -42,13 +42,18 @@ def stack_line(
     ``recorded`` is the token that the record has: whoever draws it too is marked so.
     """
     head = (left(column.preset, _NAME) + " ", "bold")
-    if column.ladder is None or draw is None:
+    if column.ladder is None:
         return cut(Content.assemble(" ", head, (f"✗ {visible(column.error)}", "$error")), width)
     kept = right(f"{len(column.ladder.final):,}", _KEPT)
     entropy = right(f"{column.ladder.final.entropy:.2f}", _ENTROPY)
-    sign, style = (DRAWN, _DRAWN) if draw.token_id == recorded else (WOULD, _WOULD)
     order = (_order(column, _order_cells(width)), MUTED)
-    line = Content.assemble(" ", head, order, f"{kept}{entropy}  ", (f"{sign} ", style))
+    line = Content.assemble(" ", head, order, f"{kept}{entropy}  ")
+    if draw is None:
+        return cut(
+            line + muted(f"{NOTHING} the draft is rejected, and not all of q is known"), width
+        )
+    sign, style = (DRAWN, _DRAWN) if draw.token_id == recorded else (WOULD, _WOULD)
+    line += Content.styled(f"{sign} ", style)
     return cut(line + token_text(name(draw.token_id), style), width)
 
 

@@ -3,6 +3,8 @@
 Each token's first letter is underlined, which shows where tokens begin without taking room; ``t``
 puts marks between them instead, for terminals that do not underline. A token that was forced is
 underlined as a whole. Spaces are not underlined: a token of nothing else begins with ``␣``.
+Before the accepted drafts of a speculative round, which are italic, stands ``✓``, before the
+correction ``↻`` and before the bonus ``+``; with ``t`` before each token.
 
 Generated tokens stand on a shade for their surprisal. A character made of several tokens is drawn
 once, when its last byte is there, and belongs to the token that completed it.
@@ -43,6 +45,15 @@ _FORCED = "underline italic"
 _CURSOR = "$cursor-token-text on $cursor-token $cursor-token-style"
 _MARK = "$cursor-token"
 _MUTED = "$text-muted"
+_ACCEPTED = "italic"
+_ROUND_KEY = Content.assemble(
+    ("✓", FAINT),
+    ("accepted", f"{_MUTED} {_ACCEPTED}"),
+    (" ↻", FAINT),
+    ("corrected", _MUTED),
+    (" +", FAINT),
+    ("bonus", _MUTED),
+)
 _SHOWN = 4096
 """Characters that are shown of a prompt before it is read."""
 
@@ -106,7 +117,7 @@ class Transcript:
             yield Piece(OPENS + CLOSES, _MARK, int(cursor))
 
     def _under_cursor(self, run: Run) -> bool:
-        return run.index == self.cursor and run.sign is not Sign.BOUNDARY
+        return run.index == self.cursor and run.sign in (Sign.NONE, Sign.NEWLINE)
 
     def _goes_on(self, number: int, at: int) -> bool:
         """True if the token of a line's run ``at`` has more cells after it."""
@@ -123,6 +134,8 @@ class Transcript:
         style = f"{kind_style(item.token.kind)} {FAINT}" if ahead else item.style
         if run.sign is not Sign.NONE:
             style = FAINT
+        elif item.came is Sign.ACCEPTED:
+            style = f"{style} {_ACCEPTED}"
         spaces, head = 0, 0
         if run.first and not self.layout.boundaries:
             spaces = len(run.text) - len(run.text.lstrip(" "))
@@ -176,7 +189,12 @@ def not_read(text: str, width: int) -> list[Content]:
 
 
 def legend(
-    width: int, *, boundaries: bool = False, colour: bool = True, forced: bool = False
+    width: int,
+    *,
+    boundaries: bool = False,
+    colour: bool = True,
+    forced: bool = False,
+    rounds: bool = False,
 ) -> Content:
     """The shades with the surprisal each begins at, and the other marks as far as they fit."""
     if colour:
@@ -190,6 +208,7 @@ def legend(
     edge = (Sign.BOUNDARY, FAINT) if boundaries else ("t", f"{_MUTED} underline")
     token = ("token", _MUTED) if boundaries else ("oken", _MUTED)
     extras = [
+        *([_ROUND_KEY] if rounds else []),
         Content.assemble((OPENS, _MARK), ("cursor", _CURSOR), (CLOSES, _MARK)),
         *([Content.styled("forced", f"{_MUTED} {_FORCED}")] if forced else []),
         Content.assemble(edge, token, (" start", _MUTED)),
@@ -234,7 +253,8 @@ def draw(view: View, size: Size, ui: TranscriptUI = TranscriptUI()) -> Picture:
     width, marks = size.width, ui.boundaries
     rows = transcript(view, width, ui.layout, boundaries=marks)
     forced = rows is not None and bool(view.branch.figures["forced"].any())
-    key = legend(width, boundaries=marks, colour=ui.colour, forced=forced)
+    rounds = rows is not None and bool(view.branch.figures["came"].any())
+    key = legend(width, boundaries=marks, colour=ui.colour, forced=forced, rounds=rounds)
     header = [key] if size.height >= 3 else []
     if rows is None:
         return Picture(not_read(view.log.asked, width), header)

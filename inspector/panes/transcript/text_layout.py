@@ -51,6 +51,13 @@ class Sign(StrEnum):
     NONE = ""
     NEWLINE = "⏎"
     BOUNDARY = "·"
+    ACCEPTED = "✓"
+    CORRECTED = "↻"
+    BONUS = "+"
+
+
+CAME_SIGNS = (Sign.NONE, Sign.ACCEPTED, Sign.CORRECTED, Sign.BONUS)
+"""Signs of a speculative round's tokens, in the order of ``Came``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,11 @@ class Run:
     text: str
     first: bool
     sign: Sign = Sign.NONE
+
+    @property
+    def leads(self) -> bool:
+        """True if this is a sign that stays with what comes after it."""
+        return self.sign not in (Sign.NONE, Sign.NEWLINE)
 
     @property
     def starts_word(self) -> bool:
@@ -81,6 +93,9 @@ class Item:
     node: int
     style: str
     forced: bool = False
+    came: Sign = Sign.NONE
+    """Its part in a speculative round."""
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +115,8 @@ class TextLayout:
     """The text of one prompt and one branch, in lines of at most ``width`` cells.
 
     The cursor's marks are counted in. Words move to the next line whole where they can; line
-    breaks of the text are kept. With ``boundaries`` there is a mark before every token.
+    breaks of the text are kept. With ``boundaries`` there is a mark before every token, else before
+    the accepted drafts of a speculative round and before the target's own token behind them.
     """
 
     def __init__(self, prompt: PromptRecord, width: int, *, boundaries: bool = False) -> None:
@@ -135,12 +151,14 @@ class TextLayout:
             self._back_to(self.prompt_count + same)
         rest = steps[len(self.items) - self.prompt_count :]
         surprisals, forced = (-rest.figures["raw_logprob"]).tolist(), rest.figures["forced"]
+        came = [CAME_SIGNS[place] for place in rest.figures["came"]]
+        rounds = rest.figures["round"].tolist()
         for at, (node, surprisal) in enumerate(zip(rest.nodes, surprisals, strict=True)):
             if not len(self.items) % MARK_EVERY:
                 self._mark()
             token = rest.token(at)
             style = f"{kind_style(token.kind)} {shade(level(surprisal))}"
-            self._append(Item(token, node, style.strip(), bool(forced[at])))
+            self._append(Item(token, node, style.strip(), bool(forced[at]), came[at], rounds[at]))
 
     def _in_common(self, steps: StepPath) -> int:
         """Number of ``steps`` that are laid out already."""
@@ -183,8 +201,9 @@ class TextLayout:
             text = self._decoder.flush() + label(item.token.id, b"", "unused")
         else:
             text = self._decoder.feed(item.token.bytes)
-        if self.boundaries:
-            self._put(Run(index, Sign.BOUNDARY, False, Sign.BOUNDARY))
+        sign = item.came or Sign.BOUNDARY if self.boundaries else self._round_sign(index)
+        if sign:
+            self._put(Run(index, sign, False, sign))
         *whole, last = visible(text, newline="\n").split("\n")
         first = True
         for line in whole:
@@ -198,6 +217,15 @@ class TextLayout:
             self._put(Run(index, last, first))
         if last or not whole:
             self.line_of[index] = len(self.lines) - 1
+
+    def _round_sign(self, index: int) -> Sign:
+        """The sign before a token; of a round's accepted drafts only the first has one."""
+        item, before = self.items[index], self.items[index - 1]
+        goes_on = item.came is Sign.ACCEPTED and (item.came, item.round) == (
+            before.came,
+            before.round,
+        )
+        return Sign.NONE if goes_on else item.came
 
     def _break(self) -> None:
         self.lines.append([])
@@ -223,7 +251,9 @@ class TextLayout:
         """Begin a new line for ``run``, and take along the word that it goes on with."""
         line = self.lines[-1]
         at, following = len(line), run
-        while at > 0 and not (following.starts_word or line[at - 1].ends_word):
+        while at > 0 and (
+            line[at - 1].leads or not (following.starts_word or line[at - 1].ends_word)
+        ):
             at -= 1
             following = line[at]
         if at == 0:

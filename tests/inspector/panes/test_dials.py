@@ -82,14 +82,14 @@ async def test_the_chain_in_its_order_and_below_it_all_that_is_off() -> None:
 ▸ 1  temperature          −       0.5 + ━━─────── flag
   2  top_k                −         4 + ━━─────── flag
   3  top_p                −       0.9 + ━━━━━━━━─ flag
+ drafts, from the next round on ──────────────────────────────────────────
+     draft                −      none +
  other dials, off or as they come ────────────────────────────────────────
      logit_bias                     —             off
      bad_words                      —             off
      suppress                       —             off
      min_new_tokens                 0 +           off
      no_repeat_ngram_size           0 +           off
-     repetition_penalty             1 +           off
-     frequency_penalty              0 +           off
  drew ● "a" · turn a dial to see what it would do
  temperature: divides the logits; 0 takes the likeliest token · 0 to 100
  - + turn · enter writes · i insert · t take out · { } move · s close
@@ -109,13 +109,13 @@ async def test_what_is_tried_is_marked_without_colour_and_says_what_was() -> Non
 ▸ 2 *temperature          −         2 + ━━│━━━━━━ was 0.5 · flag
   3 +min_p                −      0.05 + ━──────── put in
     ✂top_p                −       0.9 + ━━━━━━━━─ taken out; was 0.9
+ drafts, from the next round on ──────────────────────────────────────────
+     draft                −      none +
  other dials, off or as they come ────────────────────────────────────────
      logit_bias                     —             off
      bad_words                      —             off
      suppress                       —             off
      min_new_tokens                 0 +           off
-     no_repeat_ngram_size           0 +           off
-     repetition_penalty             1 +           off
  would draw ○ " b" instead of ● "a" · 6 tokens left, not 2 · same u 0.351…
  temperature: divides the logits; 0 takes the likeliest token · 0 to 100
  a from the next token · A from here · s drops it
@@ -130,8 +130,8 @@ async def test_where_there_is_little_room() -> None:
 ▸ 1  temperature          −       0.5 + ━━─────── flag
   2  top_k                −         4 + ━━─────── flag
   3  top_p                −       0.9 + ━━━━━━━━─ flag
- other dials, off or as they come ────────────────────────────────────────
-     logit_bias                     —             off
+ drafts, from the next round on ──────────────────────────────────────────
+     draft                −      none +
  drew ● "a" · turn a dial to see what it would do
  temperature: divides the logits; 0 takes the likeliest token · 0 to 100
 """
@@ -241,7 +241,7 @@ async def test_a_missing_tail_is_said_and_asked_for() -> None:
         (["i", "end", "enter"], f"{SHARP} > mirostat_tau=5"),
         (["i", "i", "plus"], "temperature=0.55 > top_k=4 > top_p=0.9"),
         # logit_bias, the first that is off, is text: + begins to write
-        (["down", "down", "down", "plus", "2", "colon", "5", "enter"], f"logit_bias=2:5 > {SHARP}"),
+        (["down", "down", "down", "down", "plus", "2", "colon", "5", "enter"], f"logit_bias=2:5 > {SHARP}"),
         (["end", "up", "up", "plus"], f"{SHARP} > mirostat_tau=5"),
     ],
 )  # fmt: skip
@@ -286,7 +286,7 @@ async def test_while_a_value_is_written_keys_are_letters() -> None:
 async def test_a_token_can_be_written_as_text() -> None:
     app = Bench(sharp())
     async with app.run_test(size=(76, 15)) as pilot:
-        await pilot.press("down", "down", "down", "enter")
+        await pilot.press(*["down"] * 4, "enter")
         await pilot.press("apostrophe", "space", "b", "apostrophe", "colon", "9", "enter")
         await pilot.pause()
         assert app.spec == f"logit_bias=1:9 > {SHARP}"

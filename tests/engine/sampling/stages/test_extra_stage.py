@@ -163,9 +163,9 @@ async def test_e3_the_dials_show_it_and_turn_it_by_its_own_steps() -> None:
             """
 ▸ 1 *nth                  −         4 + ━│━╸───── was 2 · flag
   2  temperature          −         1 + ━━━━╸──── flag
+ drafts, from the next round on ──────────────────────────────────────────
+     draft                −      none +
  other dials, off or as they come ────────────────────────────────────────
-     logit_bias                     —             off
-     bad_words                      —             off
  would draw ○ "a" all the same · 2 tokens left, not 3 · same u 0.35141
  nth: keeps multiples of n · 1 to 100
 """
