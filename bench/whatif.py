@@ -28,7 +28,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
-from responsiveness import COLUMNS, LINES, Terminal, cpu_ms
+
+from bench.responsiveness import COLUMNS, LINES, Terminal, cpu_ms
 
 SIZES = (49_152, 151_936)
 SPECS = {"model": "", "wide": "temperature=0.8 > top_p=0.95"}

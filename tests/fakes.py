@@ -142,7 +142,9 @@ def step(node: int, times: StepTiming, cache: KVState, **changes: Any) -> StepRe
     return replace(record, **changes)
 
 
-_VERDICTS = {one.value[0]: one for one in DraftVerdict if one is not DraftVerdict.AFTER_STOP}
+_VERDICTS: dict[str, DraftVerdict] = {
+    one.value[0]: one for one in DraftVerdict if one is not DraftVerdict.AFTER_STOP
+}
 _VERDICTS["s"] = DraftVerdict.AFTER_STOP
 
 

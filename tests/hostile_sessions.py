@@ -153,7 +153,7 @@ def run(words: tuple[str, ...]) -> tuple[int, str]:
         out.flush()
         err.flush()
     seconds, waited = time.process_time() - before, time.perf_counter() - begun
-    shown, errors = (one.buffer.getvalue().decode("utf-8") for one in (out, err))  # type: ignore[attr-defined]
+    shown, errors = (one.buffer.getvalue().decode("utf-8") for one in (out, err))
     if seconds > SECONDS or waited > 60 * SECONDS:
         raise Found(f"{words} took {seconds:.1f} s")
     if control := _CONTROLS.search(shown + errors):
