@@ -99,7 +99,7 @@ def timing(
     sample: float = 0.0,
     detokenize: float = 0.0,
     other: float = 0.0,
-    **flags: bool,
+    **flags: Any,
 ) -> StepTiming:
     """A step's timing whose total is the sum of its parts."""
     total = forward + sample + detokenize + other
