@@ -95,7 +95,7 @@ class PooledCache(Cache):
             ) from error
         super().__init__(layers=layers)
         self._groups = tuple(layout.members(window) for window in windows)
-        self._device = next(shape.device for shape in layout.layers if shape)
+        self.device = next(shape.device for shape in layout.layers if shape)
         self.current = self.pool.open()
 
     # --- choosing the branch ----------------------------------------------------------------
@@ -207,7 +207,7 @@ class PooledCache(Cache):
             for place, members in zip(places, self._groups, strict=True):
                 for index in members:
                     self.layers[index].place = place
-            yield torch.arange(start, end, device=self._device).unsqueeze(0)
+            yield torch.arange(start, end, device=self.device).unsqueeze(0)
             self._check_written(end, layers)
         except BaseException:
             self.pool.abandon(branch)
@@ -229,7 +229,7 @@ class PooledCache(Cache):
             firsts = (self.pool.first_seen(number, start) for number in range(len(self._groups)))
             return tuple(
                 Place(
-                    slots=torch.tensor(extension.slots[number], device=self._device),
+                    slots=torch.tensor(extension.slots[number], device=self.device),
                     runs=self.pool.runs(branch, number, first, end),
                     start=start,
                     count=count,

@@ -92,11 +92,7 @@ def reading_rows(
     If the pass fails every branch is as it was before. The branches must be held. Raises
     OutOfBlocks when there is no room, RuntimeError when a layer wrote nothing.
     """
-    begun: list[tuple[Branch, tuple[Place, ...]]] = []
-    try:
-        for branch, ids in rows:
-            begun.append((branch, pool.reserve(branch, len(ids))))
-        places = [own for _, own in begun]
+    with reserved(pool, rows) as places:
         layers, firsts = [], {}
         for index, layer in enumerate(pool.layers):
             group = pool.group_of(index)
@@ -110,6 +106,21 @@ def reading_rows(
         for index, layer in enumerate(layers):
             if not layer.written:
                 raise RuntimeError(f"layer {index} of the model did not use the cache")
+
+
+@contextmanager
+def reserved(
+    pool: PooledCache, rows: Sequence[tuple[Branch, Sequence[int]]]
+) -> Iterator[list[tuple[Place, ...]]]:
+    """Places of a pass over each row's ids behind its branch, by row and group.
+
+    Behind it the branches hold their ids; if it fails they are as before.
+    """
+    begun: list[tuple[Branch, tuple[Place, ...]]] = []
+    try:
+        for branch, ids in rows:
+            begun.append((branch, pool.reserve(branch, len(ids))))
+        yield [own for _, own in begun]
     except BaseException:
         for branch, _ in begun:
             pool.pool.abandon(branch)

@@ -137,6 +137,11 @@ class PlainStore:
     def tensors(self) -> tuple[torch.Tensor, ...]:
         return self._parts
 
+    @property
+    def joint(self) -> torch.Tensor | None:
+        """K and V in one tensor (2, 1, kv_heads, positions, size); None where they lie apart."""
+        return self._parts[0] if len(self._parts) == 1 else None
+
     def update(self, place: Place, keys: torch.Tensor, values: torch.Tensor) -> Pair:
         self._keys.index_copy_(2, place.slots, keys)
         self._values.index_copy_(2, place.slots, values)

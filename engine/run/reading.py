@@ -16,6 +16,7 @@ from engine.kv.branch import Branch
 from engine.kv.prefix import explain
 from engine.records.arrays import FloatArray, HalfArray
 from engine.records.cache import BLOCK_SIZE, KVState, PoolState, PrefixReport
+from engine.records.columns import MOST_COLUMNS
 from engine.records.engine import EngineTimes
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import PrefillChunk, PrefillRecord
@@ -82,6 +83,8 @@ class Reading:
         self._logits = LogitStore(logit_budget)
         # The pool's branch -> the node that its last position belongs to.
         self._branches: dict[int, int] = {}
+        # Node -> the branch in which a row of a pass has come to it, of the newest rows.
+        self._ends: dict[int, Branch] = {}
         # Of the pass that ``settle`` has not been told the outcome of.
         self._rows: list[FloatArray | HalfArray | None] = []
         # Asked once: isinstance with a protocol looks every method up.
@@ -98,6 +101,7 @@ class Reading:
         self.record = record
         self._logits.clear()
         self._branches.clear()
+        self._ends.clear()
 
     def prompt(self, ids: list[int]) -> Iterator[PrefillRecord]:
         """Read the prompt, or what is left of it, chunk by chunk; see ``Stepper.prefill``."""
@@ -167,20 +171,35 @@ class Reading:
         kv = self.record.kv if self.record and first else self._unread()
         return Distribution(logits, 0.0, kv, reused=not first)
 
-    def row(self, ids: list[int], others: Collection[TokenSequence]) -> Row | None:
-        """A pass's row that reads the last of ``ids``; None where more than that is to be read.
+    def is_next(self, parent: int, ids: list[int]) -> bool:
+        """True if the last of ``ids``, behind ``parent``, is all that is to be read of them."""
+        if self._pooled is None or self._pooled.branch is None:
+            # One text is held at a time: what is read before the last id again is the backend's.
+            return True
+        return self._end(parent, ids) is not None or self.backend.seek(ids) == len(ids) - 1
+
+    def row(self, parent: int, ids: list[int], others: Sequence[TokenSequence]) -> Row:
+        """A pass's row that reads the last of ``ids``, behind ``parent``; see ``is_next``.
 
         Its sequence is none of ``others``, those of the pass's other rows.
         """
         if self._pooled is None or self._pooled.branch is None:
-            # One text is held at a time: what is read before the last id again is the backend's.
             return list(ids[:-1]), ids[-1:]
-        if self.backend.seek(ids) != len(ids) - 1:
-            return None
-        sequence = self.backend.sequence
+        sequence: TokenSequence | None = self._end(parent, ids)
+        if sequence is None:
+            self.backend.seek(ids)
+            sequence = self.backend.sequence
         if any(sequence is one for one in others):
             sequence = self._pooled.fork(sequence, pinned=False)
         return sequence, ids[-1:]
+
+    def _end(self, parent: int, ids: list[int]) -> Branch | None:
+        """The branch that a row has left at ``parent``, where it still holds all of ``ids[:-1]``.
+
+        So a column is gone on with without a search for its text.
+        """
+        branch = self._ends.get(parent)
+        return branch if branch is not None and branch.ids == ids[:-1] else None
 
     def keep_row(self, nodes: Sequence[int], row: RowLogits, sequence: TokenSequence) -> KVState:
         """Keep what a row gave, which is after each of ``nodes``; the cache of its text then."""
@@ -188,6 +207,9 @@ class Reading:
             self._logits.put(node, row.values if row.half is None else row.half)
         if isinstance(sequence, Branch):
             self._branches[sequence.number] = nodes[0]
+            self._ends.update(dict.fromkeys(nodes, sequence))
+            while len(self._ends) > 2 * MOST_COLUMNS:
+                del self._ends[next(iter(self._ends))]
         seen = len(sequence)
         stored, nbytes = (seen, None) if self._pooled is None else self._pooled.kv(sequence)
         size = BLOCK_SIZE if self._pooled is None else self._pooled.block_size

@@ -122,10 +122,12 @@ def _share(
     parents = [columns[index].parent for index in indices]
     new = not stepper.children[ROOT]
     first = parents.index(ROOT) if new and ROOT in parents else None
-    together = read_together(
-        stepper.reading,
-        [Text(one, stepper.path_ids(one), at == first) for at, one in enumerate(parents)],
-    )
+    above = stepper.tree.parents
+    texts = [
+        Text(one, above.get(one, ROOT), stepper.path_ids(one), at == first)
+        for at, one in enumerate(parents)
+    ]
+    together = read_together(stepper.reading, texts)
     node = stepper.tree.next_node
     for index, found, part in zip(indices, together.found, together.parts, strict=True):
         one = columns[index]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.backends.base import BackendError, Row, TokenSequence
+from engine.backends.base import BackendError, Row
 from engine.records.columns import Part
 from engine.run.reading import Distribution, Reading
 from engine.run.tree import ROOT
@@ -16,12 +16,13 @@ _FAILED = "the pass that all would share failed, so each had one of its own"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text whose distribution is wanted: the ``ids`` that lead to ``node``.
+    """A text whose distribution is wanted: the ``ids`` that lead to ``node``, behind ``parent``.
 
     ``first``: it is the prompt's, and nothing was drawn from it before.
     """
 
     node: int
+    parent: int
     ids: list[int]
     first: bool = False
 
@@ -59,51 +60,39 @@ def read_together(reading: Reading, texts: Sequence[Text]) -> Together:
             done.found[index] = reading.with_wider(text.node, text.ids, known)
     groups = list(waiting.values())
     # What is to be read again may need the room of what another row would go on from.
-    while late := [group for group, row in _rows(reading, texts, groups) if row is None]:
+    while late := [group for group in groups if not _is_next(reading, texts[group[0]])]:
         for group in late:
             _alone(reading, texts, group, done)
         groups = [group for group in groups if group not in late]
-    ready = [(group, row) for group, row in _rows(reading, texts, groups) if row is not None]
-    if ready:
-        _pass(reading, texts, ready, done)
+    if groups:
+        _pass(reading, texts, groups, done)
     return done
 
 
-def _rows(
-    reading: Reading, texts: Sequence[Text], groups: Sequence[list[int]]
-) -> list[tuple[list[int], Row | None]]:
-    """Each group with its row; None where more than one token is to be read."""
-    rows: list[tuple[list[int], Row | None]] = []
-    sequences: list[TokenSequence] = []
-    for group in groups:
-        text = texts[group[0]]
-        row = None if text.node == ROOT else reading.row(text.ids, sequences)
-        rows.append((group, row))
-        if row is not None:
-            sequences.append(row[0])
-    return rows
+def _is_next(reading: Reading, text: Text) -> bool:
+    return text.node != ROOT and reading.is_next(text.parent, text.ids)
 
 
 def _pass(
-    reading: Reading,
-    texts: Sequence[Text],
-    ready: Sequence[tuple[list[int], Row]],
-    done: Together,
+    reading: Reading, texts: Sequence[Text], groups: Sequence[list[int]], done: Together
 ) -> None:
-    """One pass over the rows; where it fails, each text by itself."""
+    """One pass with a row for each group; where it fails, each by itself."""
+    rows: list[Row] = []
+    for text in (texts[group[0]] for group in groups):
+        rows.append(reading.row(text.parent, text.ids, [sequence for sequence, _ in rows]))
     try:
-        result = reading.backend.forward([row for _, row in ready])
+        result = reading.backend.forward(rows)
     except BackendError:
-        done.note = _FAILED if len(ready) > 1 else ""
-        for group, _ in ready:
+        done.note = _FAILED if len(rows) > 1 else ""
+        for group in groups:
             _alone(reading, texts, group, done)
         return
-    done.rows, done.passes, done.forward_ms = len(ready), result.passes, result.ms
+    done.rows, done.passes, done.forward_ms = len(rows), result.passes, result.ms
     done.copied_blocks, done.evicted_blocks = result.copied_blocks, result.evicted_blocks
     done.warmup = result.warmup
     done.note = _SEPARATE if result.passes > 1 else ""
     sizes: list[int | None] = []
-    for (group, (sequence, _)), row in zip(ready, result.rows, strict=True):
+    for group, (sequence, _), row in zip(groups, rows, result.rows, strict=True):
         kv = reading.keep_row([texts[index].node for index in group], row, sequence)
         sizes.append(kv.nbytes)
         for place, index in enumerate(group):

@@ -1,4 +1,4 @@
-"""One position through a Llama-shaped model in few operations: the same sums, fewer launches.
+"""Decode steps of a Llama-shaped model in few operations: the same sums, fewer launches.
 
 transformers runs a decoder layer for one position in some ninety small operations, each of which
 costs a launch and the Python around it: a third of a step of a small model on a CPU. Here the
@@ -19,6 +19,7 @@ from torch.nn.functional import embedding, linear, silu
 
 from engine.kv.attention import ATTENTION
 from engine.kv.cache import PooledCache
+from engine.kv.rows_step import RowsStep
 
 _KNOWN = {
     ("llama", "LlamaForCausalLM"),
@@ -58,7 +59,7 @@ class _Product:
         return linear(x, self.weight, self.bias)
 
     def onto(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """``residual`` plus the product with ``x``; both (1, size)."""
+        """``residual`` plus the product with ``x``; both (rows, size)."""
         if self.bias is not None:
             residual = residual + self.bias
         return torch.addmm(residual, x, self.transposed)
@@ -164,9 +165,33 @@ class FusedDecoder:
             x = layer.down.onto(x, silu(gate_up[:, :inner]).mul_(gate_up[:, inner:]))
         return self._head(self._norm(x))[0]
 
+    def rows(self, ids: torch.Tensor, step: RowsStep) -> torch.Tensor:
+        """Logits (rows, vocabulary) after one more position of several rows; ``ids`` is (rows,).
+
+        To be called inside ``stepping_rows``.
+        """
+        rows, queries, width, inner = len(ids), self._queries, self._width, self._inner
+        heads = queries + self._keys
+        x = embedding(ids, self._embedding)
+        cos, sin = self._rotary(x, position_ids=step.positions[None])
+        cos, sin = cos[0].unsqueeze(1), _signed(sin[0], width).unsqueeze(1)
+        for layer, cache in zip(self._layers, step.layers, strict=True):
+            joint = layer.query_key_value(layer.attention_norm(x)).view(rows, -1, width)
+            both = joint[:, :heads]
+            if layer.query_norm is not None and layer.key_norm is not None:
+                normed = layer.query_norm(both[:, :queries]), layer.key_norm(both[:, queries:])
+                both = torch.cat(normed, 1)
+            both = torch.addcmul(both * cos, both.roll(width // 2, -1), sin)
+            query, key = both[:, :queries], both[:, queries:]
+            seen = cache.attend(query, key, joint[:, heads:], self._scaling)
+            x = layer.output.onto(x, seen)
+            gate_up = layer.gate_up(layer.mlp_norm(x))
+            x = layer.down.onto(x, silu(gate_up[:, :inner]).mul_(gate_up[:, inner:]))
+        return self._head(self._norm(x))
+
 
 def _signed(sin: torch.Tensor, width: int) -> torch.Tensor:
-    """``sin`` (1, width) with its first half negated.
+    """``sin`` (rows, width) with its first half negated.
 
     So ``x * cos + roll(x) * sin`` is the rotation that transformers writes
     ``x * cos + rotate_half(x) * sin``.

@@ -28,6 +28,7 @@ from engine.kv import attention
 from engine.kv.branch import Branch, OutOfBlocks
 from engine.kv.cache import PooledCache
 from engine.kv.rows import reading_rows
+from engine.kv.rows_step import can_step, stepping_rows
 from engine.timing import now_ms
 
 NOT_TIMED = "layers are not timed in a pass over several rows"
@@ -132,24 +133,8 @@ def _side_by_side(
     parts.synchronize()
     started = now_ms()
     try:
-        with torch.inference_mode(), reading_rows(pool, rows) as cache:
-            given = torch.zeros((len(rows), max(counts)), dtype=torch.long)
-            for row, (_, ids) in enumerate(rows):
-                given[row, : len(ids)] = torch.tensor(ids)
-            wanted = range(max(counts)) if all_positions else sorted({one - 1 for one in counts})
-            more: dict[str, Any] = {"position_ids": cache.positions, str(reader.argument): cache}
-            if parts.last_only:
-                more["logits_to_keep"] = torch.tensor(wanted, device=parts.device)
-            wide = parts.widened if size >= ROWS and parts.widened else contextlib.nullcontext()
-            with wide:
-                output = parts.model(given.to(parts.device), **reader.keywords, **more)
-            kept = output.logits if parts.last_only else output.logits[:, list(wanted)]
-            found = []
-            for row, count in enumerate(counts):
-                own = kept[row, :count] if all_positions else kept[row, wanted.index(count - 1)]
-                # Cloned, or one row would keep all the others in memory.
-                found.append(in_main_memory(own.clone()))
-                check_finite(found[-1], parts.dtype)
+        with torch.inference_mode():
+            found = _run(reader, pool, rows, all_positions)
             ms = now_ms() - started
     except Exception as error:
         raise explained(error, size) from error
@@ -164,6 +149,46 @@ def _side_by_side(
         copied_blocks=copied,
         evicted_blocks=evicted,
     )
+
+
+def _run(
+    reader: Reader,
+    pool: PooledCache,
+    rows: Sequence[tuple[Branch, Sequence[int]]],
+    all_positions: bool,
+) -> list[RowLogits]:
+    """The pass itself; logits of each row, none of which keeps the others in memory."""
+    parts, counts = reader.parts, [len(ids) for _, ids in rows]
+    if max(counts) == 1 and not all_positions and parts.fused is not None and can_step(pool):
+        with stepping_rows(pool, rows) as step:
+            ids = torch.tensor([ids[0] for _, ids in rows], device=parts.device)
+            logits = parts.fused.rows(ids, step)
+            return [_checked(row, parts.dtype) for row in logits]
+    with reading_rows(pool, rows) as cache:
+        given = torch.zeros((len(rows), max(counts)), dtype=torch.long)
+        for row, (_, ids) in enumerate(rows):
+            given[row, : len(ids)] = torch.tensor(ids)
+        wanted = range(max(counts)) if all_positions else sorted({one - 1 for one in counts})
+        more: dict[str, Any] = {"position_ids": cache.positions, str(reader.argument): cache}
+        if parts.last_only:
+            more["logits_to_keep"] = torch.tensor(wanted, device=parts.device)
+        upcast = given.numel() >= ROWS and parts.widened
+        with upcast or contextlib.nullcontext():
+            output = parts.model(given.to(parts.device), **reader.keywords, **more)
+        kept = output.logits if parts.last_only else output.logits[:, list(wanted)]
+        found = []
+        for row, count in enumerate(counts):
+            own = kept[row, :count] if all_positions else kept[row, wanted.index(count - 1)]
+            found.append(_checked(own, parts.dtype))
+        return found
+
+
+def _checked(logits: torch.Tensor, dtype: str) -> RowLogits:
+    """A row's own logits. Raises BackendError where they are not finite."""
+    # Cloned, or one row would keep all the others in memory.
+    row = in_main_memory(logits.clone())
+    check_finite(row, dtype)
+    return row
 
 
 @contextlib.contextmanager

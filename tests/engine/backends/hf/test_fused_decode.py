@@ -75,6 +75,27 @@ def test_fused_steps_give_the_models_own_logits(build: Callable[[], Any]) -> Non
 
 
 @pytest.mark.parametrize("build", SHAPES)
+def test_fused_rows_give_what_each_gives_alone(build: Callable[[], Any]) -> None:
+    """Rows of one beginning, of several lengths, and one of another text."""
+    backend = HFBackend(build(), tiny_models.tokenizer(), kv=KVOptions(block_size=2))
+    texts = [IDS, [*IDS[:5], 40], [*IDS, 3, 4, 5], [17, 18]]
+    expected = []
+    for ids in texts:
+        backend.seek(())
+        expected.append(backend.prefill(ids).logits)
+    backend.clear()
+    rows = []
+    for ids in texts:
+        if backend.seek(ids) < len(ids) - 1:
+            backend.prefill(ids[backend.length : -1], profile=False)
+        rows.append((backend.fork(backend.sequence), ids[-1:]))
+    found = backend.forward(rows)
+    assert found.passes == 1
+    for row, alone in zip(found.rows, expected, strict=True):
+        np.testing.assert_allclose(row.values, alone, rtol=0, atol=2e-5 * float(alone.std()))
+
+
+@pytest.mark.parametrize("build", SHAPES)
 def test_joined_weights_are_the_models_own(build: Callable[[], Any]) -> None:
     model, untouched = build(), build()
     assert fused_of(model) is not None
