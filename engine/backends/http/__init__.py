@@ -1,0 +1,1 @@
+"""Engines that run as a server somewhere: llama-server, vLLM, OpenAI-compatible completions."""

@@ -1,0 +1,88 @@
+"""Trying out what a server can do: pure judgements on its answers, and searches for its limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from engine.backends.http.client import Client, ServerError
+from engine.records.arrays import DoubleArray
+from engine.records.engine import Probed
+
+_NEAR = 2e-3
+"""More than printing and another way of computing make of a log-probability."""
+_WHOLE = 1e-2
+MOST_TOP = 4096
+"""Most log-probabilities of a position that are tried for, where not the whole vocabulary's are
+given."""
+
+REFUSED = (400, 404, 405, 422, 501)
+"""Statuses by which servers say that they cannot do something, or do not know it."""
+
+
+class Values(StrEnum):
+    """What a server's figures are."""
+
+    LOGPROBS = "log-probabilities"
+    LOGITS = "logits"
+
+
+def values_are(values: Sequence[float], *, whole: bool) -> Values:
+    """Tell logits from log-probabilities: of a whole vocabulary these add up to 1.
+
+    Raises ServerError where they are neither.
+    """
+    found = np.asarray(values, np.float64)
+    if found.size == 0 or np.isnan(found).any():
+        raise ServerError("the server's log-probabilities are NaN, or there are none")
+    total = math.exp(min(log_sum(found), 700.0))
+    if abs(total - 1.0) <= _WHOLE or (not whole and total <= 1.0 and found.max() <= 0.0):
+        return Values.LOGPROBS
+    return Values.LOGITS
+
+
+def log_sum(values: DoubleArray) -> float:
+    """The logarithm of the sum of ``exp(values)``."""
+    return float(np.logaddexp.reduce(values))
+
+
+def alike(one: Mapping[Any, float], other: Mapping[Any, float]) -> bool:
+    """True if the tokens of both have the same figures, and are the same but for the last ones."""
+    common = one.keys() & other.keys()
+    return len(common) * 2 > len(one) and all(abs(one[i] - other[i]) <= _NEAR for i in common)
+
+
+def largest(works: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` that works, 0 for none; every smaller one does too."""
+    low, high = 0, most
+    if works(most):
+        return most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if works(middle) else (low, middle)
+    return low
+
+
+def accepted(ask: Callable[[], object]) -> bool:
+    """True if the server does it; False where it says that it does not.
+
+    Raises ServerError for anything else, such as a server that is not there.
+    """
+    try:
+        ask()
+    except ServerError as error:
+        if error.status in REFUSED:
+            return False
+        raise
+    return True
+
+
+def metrics_row(client: Client, how: str) -> Probed:
+    """Whether the server tells figures about itself; ``how`` says what would make it do so."""
+    if accepted(lambda: client.text("/metrics")):
+        return Probed("metrics", "yes", "/metrics")
+    return Probed("metrics", "", how)
