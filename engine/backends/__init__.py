@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from engine.backends.abilities import Measurable, Pooled, Profiled, Shallow
+from engine.backends.abilities import Measurable, Pooled, Profiled, Shallow, Widening
 from engine.backends.base import Backend, BackendError
 from engine.progress import Progress, silent
 
@@ -25,10 +25,13 @@ class Engine:
     summary: str
     options: Mapping[str, str] = field(default_factory=dict)
     abilities: tuple[type, ...] = ()
+    needs_url: bool = False
+    """It is a server, and there is nothing to open without its address."""
 
 
 _MODEL = ("model", "device", "dtype", "threads", "trust_remote_code")
 _KV = ("cache", "block_size", "kv_budget", "kv_dtype")
+_SERVER = ("url", "api_key_env", "timeout", "model", "top")
 DEFAULT_ENGINE = "hf"
 BACKENDS = {
     "hf": Engine(
@@ -36,6 +39,26 @@ BACKENDS = {
         "transformers on torch: the logits of the whole vocabulary",
         {name: name for name in (*_MODEL, *_KV)},
         (Pooled, Measurable, Profiled, Shallow),
+    ),
+    "llamacpp": Engine(
+        "engine.backends.http.llama_engine",
+        "llama.cpp: a running llama-server (--url)",
+        {name: name for name in _SERVER},
+        (Widening,),
+    ),
+    "vllm": Engine(
+        "engine.backends.http.vllm_engine",
+        "a vLLM server (--url): by token ids",
+        {name: name for name in (*_SERVER, "tokenizer")},
+        (Widening,),
+        needs_url=True,
+    ),
+    "openai": Engine(
+        "engine.backends.http.openai_engine",
+        "any server with OpenAI's completions and log-probabilities (--url): by texts",
+        {name: name for name in _SERVER},
+        (Widening,),
+        needs_url=True,
     ),
     "scripted": Engine(
         "engine.backends.scripted_open",

@@ -91,16 +91,25 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     for note in facts.notes:
         yield "", note
     yield "identity", facts.identity
-    heads = f"{facts.query_heads} query heads, {facts.kv_heads} K/V heads of {facts.head_dim}"
-    sizes = f"{facts.layers} layers, {heads}, {facts.parameters:,} parameters"
-    yield "architecture", f"{facts.architecture}: {sizes}"
+    yield "architecture", f"{facts.architecture}{_sizes(facts)}"
     context = f"{facts.context_length:,}" if facts.context_length else "—"
     yield "vocabulary", f"{facts.vocab_size:,} (tokenizer {facts.tokenizer_size:,})"
     if facts.top is not None:
         yield "candidates", f"the {facts.top} leading log-probabilities of each position, no more"
     yield "context", f"{context} tokens; {facts.cache_kind}"
-    yield "weights", f"{facts.weight_bytes / 2**20:,.1f} MiB in {facts.dtype} (measured)"
-    yield "device", f"{facts.device_name} ({facts.device}), {facts.threads} threads"
+    if facts.weight_bytes:
+        size, told = f"{facts.weight_bytes / 2**20:,.1f} MiB", facts.device == "server"
+        yield (
+            "weights",
+            f"{size} {'(told by the server)' if told else f'in {facts.dtype} (measured)'}",
+        )
+    threads = f", {facts.threads} threads" if facts.threads else ""
+    yield "device", f"{facts.device_name} ({facts.device}){threads}"
+    for name, value in facts.versions.items() if facts.probed else ():
+        yield f"version of {name}", value
+    for one in facts.probed:
+        note = f" ({one.note})" if one.note else ""
+        yield "", f"{one.name:<26} {one.value if one.given else 'n/a'}{note}"
     yield "dtype", facts.dtype_reason
     for trial in facts.dtype_trials:
         time = "—" if trial.step_ms is None else f"{trial.step_ms:.1f} ms a decode step (measured)"
@@ -111,6 +120,14 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
         yield "stop token", f"id {token_id} ({source})"
     yield "chat template", "yes" if facts.has_chat_template else "none: --chat falls back to raw"
     yield "loaded in", f"{facts.load_ms / 1000:.2f} s (measured)"
+
+
+def _sizes(facts: ModelFacts) -> str:
+    """Numbers of the architecture, as far as they are known."""
+    if not facts.layers:
+        return f": {facts.parameters:,} parameters" if facts.parameters else ""
+    heads = f"{facts.query_heads} query heads, {facts.kv_heads} K/V heads of {facts.head_dim}"
+    return f": {facts.layers} layers, {heads}, {facts.parameters:,} parameters"
 
 
 def _kv_cache(kept: KVStorage | None) -> Iterator[tuple[str, str]]:

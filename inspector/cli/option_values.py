@@ -26,6 +26,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "context": (2, _MANY),
     "slots": (1, 256),
     "gpu_layers": (0, _MANY),
+    "timeout": (1, 86_400),
 }
 """Options that are whole numbers, and the least and most of each."""
 AUTO = "auto"

@@ -21,6 +21,7 @@ from inspector.cli.draft_options import add_draft_options, draft_settings
 from inspector.cli.engine_options import add_engine_options, engine_options
 from inspector.cli.kv_options import add_kv_options, kv_options
 from inspector.cli.option_values import DTYPES, engine, number
+from inspector.cli.server_options import add_server_options, check_server, server_options
 from inspector.state.request import Request, Save
 
 DEFAULT_MAX_TOKENS = 256
@@ -111,6 +112,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     add_kv_options(parser)
     add_engine_options(parser)
+    add_server_options(parser)
 
 
 def add_sampler_options(parser: argparse.ArgumentParser) -> None:
@@ -242,8 +244,13 @@ def open_command(args: argparse.Namespace, config: Config) -> Open:
         "trust_remote_code": bool(args.trust_remote_code),
         **kv,
         **engine_options(args, config),
+        **server_options(args, config),
     }
     name = config.pick("engine", args.engine, DEFAULT_ENGINE)
+    try:
+        check_server(name, values["url"])
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     own = BACKENDS[name].options
     for option in values:
         if option not in own and getattr(args, option) is not None:

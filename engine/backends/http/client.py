@@ -15,12 +15,12 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpcore2
 
 from engine.backends.base import BackendError
-from engine.text import quote
+from engine.backends.http.address import base_url
+from engine.text import quote, visible
 from engine.timing import now_ms
 
 TIMEOUT_S = 120.0
@@ -34,13 +34,13 @@ _CHUNK = 1 << 16
 
 
 class ServerError(BackendError):
-    """The server did not do what it was asked; one line says what happened.
+    """The server did not do what it was asked; one line says what happened, all of it visible.
 
     ``status`` is that of its answer, None where there was none.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(visible(message))
         self.status = status
 
 
@@ -203,27 +203,6 @@ class Client:
             text = text.replace(self._key, "(the key)")
         text = " ".join(text.split())
         return quote(text, _MOST_SAID) if text else "nothing"
-
-
-def base_url(url: str) -> str:
-    """``url`` without what every path begins with. Raises BackendError for what is no address."""
-    example = "such as http://127.0.0.1:8080"
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise BackendError(
-            f"--url {quote(url, 80)} is not an address: give one {example}"
-        ) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BackendError(f"--url {quote(url, 80)} is not an address: give one {example}")
-    if parts.username is not None or parts.password is not None:
-        raise BackendError("--url holds a name or password: give a key by --api-key-env NAME")
-    if parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", url):
-        raise BackendError(f"--url {quote(url, 80)}: give it without a query or spaces, {example}")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    path = parts.path.rstrip("/").removesuffix("/v1")
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{path}"
 
 
 def _key(variable: str | None) -> str:

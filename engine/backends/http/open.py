@@ -63,4 +63,13 @@ def backend_of(
     if most is not None and asked is not None and top > most:
         raise BackendError(f"--top {top:,}: this server gives at most {most:,} log-probabilities")
     top = min(top, most or top, facts.vocab_size - 1)
-    return TopBackend(server, server, replace(facts, top=top, load_ms=now_ms() - started_ms))
+    return TopBackend(
+        server,
+        server,
+        replace(
+            facts,
+            top=top,
+            probed=server.abilities.table,
+            load_ms=now_ms() - started_ms,
+        ),
+    )

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from engine.backends.base import BackendError
-from engine.backends.http.client import Client, ServerError, base_url
+from engine.backends.http.address import base_url
+from engine.backends.http.client import Client, ServerError
 from tests.hostile import MARKER, acting
 from tests.http_server import Asked, Reply, reply, serving
 
