@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from engine.records.arrays import FloatArray
 from engine.records.partial import TopLogprobs
 from tests import tiny_models
 from tests.asked_engine import asked_backend
+from tests.fake_servers import backend_on
 from tests.tiny_models import CHARACTERS, SPECIALS, VOCAB
 from tests.top_backend import TopBackend
 from tests.toy_backend import ToyBackend
@@ -52,10 +55,20 @@ ABLE: dict[str, Callable[[], Able]] = {
     "llama without a cache": lambda: tiny_models.backend("llama", kv=KVOptions(cached=False)),
 }
 
+
+def vllm() -> Backend:
+    """A vLLM server whose tokenizer is on this machine too."""
+    path = Path(tempfile.mkdtemp()) / "tokenizer.json"
+    tiny_models.tokenizer().backend_tokenizer.save(str(path))
+    return backend_on("vllm", scripted(), top=20, tokenizer=str(path))
+
+
 EVERY: dict[str, Callable[[], Backend]] = {
     "toy": ToyBackend,
     "top 20 of toy": lambda: TopBackend(ToyBackend()),
     "asked": asked,
+    "llama-server": lambda: backend_on("llamacpp", scripted(), top=20),
+    "vllm server": vllm,
     **ABLE,
 }
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.backends.base import BackendError
+from engine.backends import open_backend
+from engine.backends.base import Backend, BackendError
 from engine.backends.scripted import ScriptedBackend
 from engine.records.arrays import FloatArray
-from tests.http_server import Asked, reply
+from tests.http_server import Asked, reply, started
 from tests.top_backend import TOKENS, words
 
 BYTE = 7
@@ -44,6 +45,7 @@ class Fake:
     context: int = 512
     model: str = "words.gguf"
     metrics: bool = True
+    template: bool = True
     gives: bool = True
     """It gives log-probabilities at all."""
     override: Callable[[Asked], bytes | None] = field(default=lambda asked: None)
@@ -115,7 +117,7 @@ class FakeLlama(Fake):
                         "total_slots": 2,
                         "model_path": f"/models/{self.model}",
                         "build_info": "b1-fake",
-                        "chat_template": "x",
+                        "chat_template": "x" if self.template else "",
                         "eos_token": self.text(self.end) if self.end >= 0 else "",
                     }
                 )
@@ -180,6 +182,8 @@ class FakeVllm(Fake):
                 return reply({"version": "0.0-fake"})
             case "/tokenize":
                 text = body.get("prompt")
+                if text is None and not self.template:
+                    return error(400, "the model has no chat template")
                 if text is None:
                     text = "".join(f" w1{one['content']} w2" for one in body["messages"])
                 ids = self.ids(text)
@@ -259,3 +263,9 @@ class FakeOpenai(Fake):
 
 
 FAKES: dict[str, type[Fake]] = {"llamacpp": FakeLlama, "vllm": FakeVllm, "openai": FakeOpenai}
+
+
+def backend_on(name: str, inner: ScriptedBackend, **options: Any) -> Backend:
+    """A backend attached to a server that lasts as long as this process; it has no template."""
+    server = started(FAKES[name](inner, template=False))
+    return open_backend(name, {"url": server.url, **options})

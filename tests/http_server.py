@@ -39,20 +39,19 @@ class Server:
     """It answers each request with what ``answer`` gives, and notes it in ``asked``."""
 
     answer: Reply
+    listening: socket.socket
     asked: list[Asked] = field(default_factory=list)
     closes: bool = False
     """Close each connection behind its answer, without having said so."""
-    port: int = 0
     connections: int = 0
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+    def __post_init__(self) -> None:
+        self.url = f"http://127.0.0.1:{self.listening.getsockname()[1]}"
 
-    def _serve(self, listening: socket.socket) -> None:
+    def serve(self) -> None:
         while True:
             try:
-                connection, _ = listening.accept()
+                connection, _ = self.listening.accept()
             except OSError:
                 return
             self.connections += 1
@@ -82,14 +81,21 @@ def _read(stream: Any) -> Asked | None:
     return Asked(first[0], first[1], headers, json.loads(data) if data else None)
 
 
+def started(answer: Reply, **more: Any) -> Server:
+    """A server on a free port, until its ``listening`` is closed or the process ends."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = Server(answer, listening, **more)
+    threading.Thread(target=server.serve, daemon=True).start()
+    return server
+
+
 @contextlib.contextmanager
 def serving(answer: Reply, **more: Any) -> Iterator[Server]:
     """A server on a free port, for as long as the block runs."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = Server(answer, port=listening.getsockname()[1], **more)
-        threading.Thread(target=server._serve, args=(listening,), daemon=True).start()
-        try:
-            yield server
-        finally:
-            with contextlib.suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)
+    server = started(answer, **more)
+    try:
+        yield server
+    finally:
+        with contextlib.suppress(OSError):
+            server.listening.shutdown(socket.SHUT_RDWR)
+        server.listening.close()

@@ -32,7 +32,10 @@ class TokenNames:
     def token(self, token_id: int) -> Token:
         found = self._known.get(token_id)
         if found is None:
-            found = self._known[token_id] = self._ask(token_id)
+            found = self._ask(token_id)
+            if not found.bytes:
+                found = Token(token_id, b"", TokenKind.UNUSED)
+            self._known[token_id] = found
         return found
 
 

@@ -33,7 +33,7 @@ from engine.progress import Progress
 from engine.records.engine import EngineTimes, Probed
 from engine.records.model import ModelFacts
 from engine.records.partial import TopLogprobs
-from engine.records.vocabulary import Token, Vocabulary
+from engine.records.vocabulary import Token, TokenKind, Vocabulary
 from engine.timing import now_ms
 
 _PATH = "/v1/completions"
@@ -123,7 +123,9 @@ class VllmServer:
         return encoded(ids, own, chat=chat, notes=notes)
 
     def token(self, token_id: int) -> Token:
-        if self._exact is not None and token_id < self._exact.size:
+        if self._exact is not None:
+            if token_id >= self._exact.size:
+                return Token(token_id, b"", TokenKind.UNUSED)
             return self._exact.token(token_id)
         return self._names.token(token_id)
 
@@ -183,6 +185,7 @@ def attach(
         identity=served.root or served.name,
         url=client.url,
         vocab_size=server.vocab_size,
+        tokenizer_size=None if names is None else names.size,
         context=served.context or context,
         ends=ends,
         template=server.has_template,

@@ -153,6 +153,8 @@ def test_the_vocabulary_is_every_token(backend: Backend) -> None:
 
 
 def test_ids_beyond_the_tokenizer_are_unused_rows_like_any_other(backend: Backend) -> None:
+    if backend.facts.device == "server" and backend.facts.backend == "llamacpp":
+        pytest.skip("it does not tell which of its ids have no text")
     assert backend.facts.tokenizer_size == KNOWN < VOCAB
     for token_id in range(KNOWN, VOCAB):
         assert backend.token(token_id).kind is TokenKind.UNUSED
@@ -182,8 +184,9 @@ def test_facts_are_filled_in(backend: Backend) -> None:
     assert facts.name
     assert facts.architecture
     assert facts.cache_kind
-    assert facts.dtype == "float32"
-    assert facts.dtype_reason.startswith("float32: ")
+    if facts.device != "server":
+        assert facts.dtype == "float32"
+        assert facts.dtype_reason.startswith("float32: ")
     if facts.kv_bytes_per_token_expected is None:
         assert facts.kv_note
 
