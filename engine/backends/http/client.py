@@ -171,7 +171,7 @@ class Client:
         return b"".join(pieces)
 
     def _refusal(self, response: httpcore2.Response, path: str, data: bytes) -> str:
-        """What an answer that is no success means, in one line."""
+        """The meaning of an answer that is no success, in one line."""
         status, where = response.status, f"{self.url}{path}"
         headers = {name.lower(): value for name, value in response.headers}
         said = self._said(data)
@@ -195,7 +195,7 @@ class Client:
         return f"{where}: {status}{_after(said)}"
 
     def _said(self, data: bytes) -> str:
-        """What a server says, short, in visible characters and without the key; or ``nothing``."""
+        """The words of a server, short, visible and without the key; or ``nothing``."""
         text = data[:_CHUNK].decode("utf-8", "replace")
         with contextlib.suppress(ValueError, RecursionError):
             text = _message(json.loads(text)) or text

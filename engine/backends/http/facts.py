@@ -24,7 +24,7 @@ def facts_of(
     hidden_size: int = 0,
     notes: tuple[str, ...] = (),
 ) -> ModelFacts:
-    """What is known; numbers that a server does not tell are 0, and are shown as not known."""
+    """Facts as far as they are known; numbers that a server does not tell are 0."""
     return ModelFacts(
         name=name,
         identity=identity,

@@ -95,7 +95,7 @@ def _only(found: Sequence[Fields], name: str) -> Fields:
 
 @dataclass(frozen=True, slots=True)
 class Props:
-    """What llama-server says of itself and its model at ``/props`` and ``/v1/models``."""
+    """Facts of a llama-server and its model, from ``/props`` and ``/v1/models``."""
 
     model: str
     build: str

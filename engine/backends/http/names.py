@@ -49,7 +49,7 @@ def token_of(token_id: int, data: bytes) -> Token:
 
 
 def origins(ids: Sequence[int], own: Sequence[int], around: Origin) -> tuple[Origin, ...]:
-    """Who put each of ``ids`` there: the user, whose own text has the ids ``own``, or ``around``.
+    """Origin of each of ``ids``: the user, whose own text has the ids ``own``, or ``around``.
 
     Its first and last token may have been joined to what stands beside them.
     """

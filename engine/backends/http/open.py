@@ -1,4 +1,4 @@
-"""What opening any engine behind a URL has in common: its client, a tokenizer, the backend."""
+"""Opening an engine behind a URL, whichever it is: its client, a tokenizer, the backend."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ REFUSED = (400, 404, 405, 422, 501)
 
 
 class Values(StrEnum):
-    """What a server's figures are."""
+    """Kind of a server's figures."""
 
     LOGPROBS = "log-probabilities"
     LOGITS = "logits"
@@ -82,7 +82,7 @@ def accepted(ask: Callable[[], object]) -> bool:
 
 
 def metrics_row(client: Client, how: str) -> Probed:
-    """Whether the server tells figures about itself; ``how`` says what would make it do so."""
+    """The row of the table for metrics; ``how`` says what would make the server tell them."""
     if accepted(lambda: client.text("/metrics")):
         return Probed("metrics", "yes", "/metrics")
     return Probed("metrics", "", how)
