@@ -195,10 +195,12 @@ class MeasureCeilings:
     """Answer with ``Measured``: what this machine can do at best with the loaded model's dtype.
 
     It takes about three times ``seconds``. The run stays as it is; one that goes on would stop for
-    it, and would be measured with.
+    it, and would be measured with. With ``gives_way`` the next command that comes ends it at once,
+    and there is no answer.
     """
 
     seconds: float = 0.6
+    gives_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,17 @@ class MeasureCurves:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureModules:
+    """Answer with ``ModulesTimed``: where a decode step's time goes after ``node``'s text, and that
+    of reading it.
+
+    The run stays as it is.
+    """
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureLossless:
     """Answer with ``Lossless``: whether drafts change what is drawn behind the prompt."""
 
@@ -233,7 +246,9 @@ class Close:
     """End the engine."""
 
 
-Measurement = Measure | MeasureCeilings | MeasureDrift | MeasureCurves | MeasureLossless
+Measurement = (
+    Measure | MeasureCeilings | MeasureDrift | MeasureCurves | MeasureModules | MeasureLossless
+)
 """Commands that measure something beside the run."""
 
 Command = (

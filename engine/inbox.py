@@ -42,6 +42,11 @@ class Inbox:
         self._take_in()
         return any(not isinstance(command, _BETWEEN) for command in self._waiting)
 
+    def holds_any(self) -> bool:
+        """True if any command has come."""
+        self._take_in()
+        return bool(self._waiting)
+
     def pause_wanted(self, answer: Callable[[Command], None]) -> bool:
         """Look at what came in between two passes: questions are answered, the rest waits.
 

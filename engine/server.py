@@ -18,6 +18,7 @@ from engine.commands import (
     Configure,
     DeleteBranch,
     Measure,
+    MeasureCeilings,
     Measurement,
     NameBranch,
     Open,
@@ -163,7 +164,8 @@ class Engine:
                 self._measure(command)
 
     def _measure(self, command: Measurement) -> None:
-        called = self._inbox.is_called
+        gives_way = isinstance(command, MeasureCeilings)
+        called = self._inbox.holds_any if gives_way else self._inbox.is_called
         self._send(answer(command, self._run, self._opened, self._progress, called))
         if isinstance(command, Measure):
             self._state(RunState.READY)

@@ -28,8 +28,13 @@ def now_ms() -> float:
 class PhaseKind(StrEnum):
     """Phase on the way to the first token."""
 
+    TEMPLATE = "template"
     TOKENIZE = "tokenize"
+    LOOKUP = "lookup"
+    """Looking for the prompt's beginning in the KV cache."""
     PREFILL = "prefill"
+    HEAD = "head"
+    """The output head, behind the layers of a prefill chunk."""
     SAMPLE = "sample"
     DETOKENIZE = "detokenize"
 
@@ -48,15 +53,23 @@ def phases(
 ) -> tuple[Phase, ...]:
     """The stretches from submit to the first token's text, in order, as far as they are done.
 
-    The first step's own ``forward_ms`` is not among them: its pass was the prefill.
+    The first step's own ``forward_ms`` is not among them: its pass was the prefill. Template,
+    lookup and head are there where they were timed.
     """
     found: list[Phase] = []
     if prompt is not None:
-        found.append(Phase(PhaseKind.TOKENIZE, prompt.tokenize_ms))
+        rendered = prompt.template_ms
+        if rendered is not None:
+            found.append(Phase(PhaseKind.TEMPLATE, rendered))
+        found.append(Phase(PhaseKind.TOKENIZE, max(0.0, prompt.tokenize_ms - (rendered or 0.0))))
     if prefill is not None:
-        found += [
-            Phase(PhaseKind.PREFILL, chunk.ms, index) for index, chunk in enumerate(prefill.chunks)
-        ]
+        if prefill.lookup_ms is not None:
+            found.append(Phase(PhaseKind.LOOKUP, prefill.lookup_ms))
+        for index, chunk in enumerate(prefill.chunks):
+            head = chunk.head_ms
+            found.append(Phase(PhaseKind.PREFILL, max(0.0, chunk.ms - (head or 0.0)), index))
+            if head is not None:
+                found.append(Phase(PhaseKind.HEAD, min(head, chunk.ms), index))
     if first is not None:
         found.append(Phase(PhaseKind.SAMPLE, first.timing.sample_ms))
         found.append(Phase(PhaseKind.DETOKENIZE, first.timing.detokenize_ms))
@@ -81,7 +94,8 @@ class Speed:
     """A run's speed up to one node. ``None`` where the figure does not exist (yet)."""
 
     ttft_ms: float | None
-    """Submit to first token id: tokenize + prefill + the first sample; loading is not in it."""
+    """Submit to first token id: template, tokenize, lookup, prefill and the first sample; loading
+    is not in it."""
     itl_ms: float | None
     """Mean gap between tokens, over the steady steps after the first; the tokens of a speculative
     round come at once, so the gap is between rounds. Without rounds it is also called TPOT."""

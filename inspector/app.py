@@ -51,6 +51,7 @@ from inspector.state.replay_client import REFUSAL
 from inspector.state.request import Request
 from inspector.theming import heed_no_color, use_theme
 from inspector.tour.tour import Tour
+from inspector.widgets.picture import CEILINGS
 from sessions.file.format import SessionError
 from sessions.library import Library
 
@@ -196,8 +197,10 @@ class Inspector(FlowApp[None]):
         self.measurements.take()
 
     def _tick(self) -> None:
+        debuggers = self._open(DebuggerScreen)
+        self.measurements.tick(lambda: any(one.wants(CEILINGS) for one in debuggers))
         if self.controller.busy:
-            for debugger in self._open(DebuggerScreen):
+            for debugger in debuggers:
                 debugger.tick(self.controller.view, self.busy_s)
 
     @property
@@ -348,6 +351,9 @@ class Inspector(FlowApp[None]):
 
     def action_compare_cache(self) -> None:
         self.measurements.compare_cache()
+
+    def action_time_modules(self) -> None:
+        self.measurements.time_modules()
 
     def action_measure_ceilings(self) -> None:
         self.measurements.measure_ceilings()

@@ -119,6 +119,7 @@ SYNONYMS = {
     "interrupted": "crash recover restore unsaved",
     "drift": "exact precision float error numerics",
     "compare-cache": "kv speed quadratic without",
+    "time-modules": "profile layers attention mlp norm head where time",
     "measure-ceilings": "bench bandwidth flops hardware mbu roofline",
     "napkin": "estimate gpu memory bandwidth batch datasheet what if h100 model size",
     "zoom": "maximize fullscreen full",

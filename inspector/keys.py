@@ -123,6 +123,8 @@ MEASURING: list[Binding] = [
            "How exact the cursor's logits are: held against a fresh read of the text"),
     hidden("M", "measure_ceilings", "Measure machine", "measure-ceilings",
            "What this machine can do at best, for the gauges' MBU; waits for the run to stop"),
+    hidden("T", "time_modules", "Time modules", "time-modules",
+           "Where a step and a reading spend their time, module by module, and what timing costs"),
     hidden("C", "compare_cache", "Cache on/off", "compare-cache",
            "Time this branch's tokens with a KV cache and without; the gauges draw both"),
     hidden("W", "napkin", "Another machine", "napkin",
@@ -184,14 +186,14 @@ APP = [
 OPENING = frozenset(
     [
         *("save", "export", "sessions", "compare_branches", "drift", "compare_cache"),
-        *("measure_ceilings", "napkin"),
+        *("measure_ceilings", "time_modules", "napkin"),
     ]
 )
 """Actions that open a window, or answer with a line: not while another window is open."""
 
 NEEDS_MODEL = frozenset(
     [one.action for one in BRANCHING if "sibling" not in one.action]
-    + ["apply", "redraw", "restart", "drift", "compare_cache", "measure_ceilings"]
+    + ["apply", "redraw", "restart", "drift", "compare_cache", "measure_ceilings", "time_modules"]
 )
 """Actions that a recording without a model is too little for."""
 

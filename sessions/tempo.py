@@ -19,5 +19,5 @@ def arrivals_ms(
     one: it arrives no sooner.
     """
     start = prompt.tokenize_ms if prompt else 0.0
-    start += prefill.total_ms if prefill else 0.0
+    start += prefill.total_ms + (prefill.lookup_ms or 0.0) if prefill else 0.0
     return [start + total for total in accumulate(figures_of(steps)["total_ms"].tolist())]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from textual.content import Content
 from textual.geometry import Size
 
+from inspector.keys import pane_key
 from inspector.panes import registry
 from inspector.panes.registry import PaneSpec
 from inspector.state.view import View
@@ -33,6 +34,7 @@ async def reached() -> dict[str, Any]:
     from tests.inspector.test_app import app, press, screen_text, visible
 
     one, found = app(), {}
+    before, first, second = (pane_key(len(registry.PANES) - back) for back in (2, 1, 0))
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot)
 
@@ -40,12 +42,12 @@ async def reached() -> dict[str, Any]:
             focused = one.focused.id if one.focused is not None else ""
             found[name] = [focused, focused in visible(one), len(visible(one))]
 
-        await press(pilot, "f11")
+        await press(pilot, first)
         note("key")
-        await press(pilot, "f12")
+        await press(pilot, second)
         note("second key")
-        found["title"] = "f12 Twelfth" in screen_text(one)
-        await press(pilot, "f10", "tab")
+        found["title"] = f"{second} Twelfth" in screen_text(one)
+        await press(pilot, before, "tab")
         note("tab")
         await press(pilot, "tab", "tab")
         note("around")
@@ -58,11 +60,11 @@ async def reached() -> dict[str, Any]:
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
         strip = one.query_one("#tabs")
-        at = screen_text(one).splitlines()[strip.region.y].index("f11")
+        at = screen_text(one).splitlines()[strip.region.y].index(first)
         await pilot.click("#tabs", offset=(at - strip.region.x, 0))
         await pilot.pause()
         note("mouse")
-        await press(pilot, "f12")
+        await press(pilot, second)
         note("small")
     from inspector.screens.layout import tab_labels
 

@@ -75,8 +75,13 @@ class Measurable(Protocol):
 class Profiled(Protocol):
     """Times the layers of a pass."""
 
-    def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
-        """Read ``ids`` (at least one) behind ``sequence``; with ``profile``, layer by layer."""
+    def prefill(
+        self, ids: Sequence[int], *, profile: bool = True, modules: bool = False
+    ) -> ForwardPass:
+        """Read ``ids`` (at least one) behind ``sequence``; with ``profile``, layer by layer.
+
+        With ``modules`` norms, embedding and whatever else is outside of the layers as well.
+        """
 
 
 @runtime_checkable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from engine.kv.branch import Branch
@@ -28,6 +28,8 @@ class Encoded:
     ids: tuple[int, ...]
     origins: tuple[Origin, ...]
     notes: tuple[str, ...] = ()
+    template_ms: float | None = None
+    """Time that the chat template took; None without one."""
 
 
 TokenSequence = Branch | list[int]
@@ -65,6 +67,10 @@ class ForwardPass:
     warmup: bool
     layers: tuple[LayerTime, ...] = ()
     layers_note: str = ""
+    head_ms: float | None = None
+    """Time in the output head, where the pass was profiled and the head was found."""
+    outside: Mapping[str, float] = field(default_factory=dict)
+    """Times of modules beside layers and head, where all modules were timed: name -> ms."""
     copied_blocks: int = 0
     evicted_blocks: int = 0
     passes: int = 1

@@ -250,7 +250,9 @@ class ScriptedBackend:
         logits = tuple(one.rows[0] for one in found)
         return replace(found[0], rows=logits, ms=sum(one.ms for one in found), passes=len(found))
 
-    def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
+    def prefill(
+        self, ids: Sequence[int], *, profile: bool = True, modules: bool = False
+    ) -> ForwardPass:
         return self._read(ids)
 
     def decode(self, token_id: int) -> ForwardPass:

@@ -11,15 +11,18 @@ from engine.commands import (
     MeasureDrift,
     MeasureLossless,
     Measurement,
+    MeasureModules,
     Open,
 )
 from engine.measure.cache_curves import measure_curves
+from engine.measure.ceilings import PutOff, never
 from engine.measure.contest import ceilings_of, measure
 from engine.measure.drift import measure_drift
 from engine.measure.lossless import measure_lossless
+from engine.measure.modules import measure_modules
 from engine.progress import Progress
-from engine.records.events import Record
-from engine.records.measured import Measured
+from engine.records.events import LoadProgress, Record
+from engine.records.measured import MEASURING_CEILINGS, Measured
 from engine.run.stepper import Stepper
 
 
@@ -37,11 +40,22 @@ def answer(
     match command:
         case Measure():
             return measure(stepper, command, opened, progress)
-        case MeasureCeilings(seconds):
-            return Measured(ceilings_of(stepper.backend.facts, seconds, progress), None)
+        case MeasureCeilings(seconds, gives_way):
+            stop = called if gives_way else never
+            try:
+                return Measured(ceilings_of(stepper.backend.facts, seconds, progress, stop), None)
+            except PutOff:
+                pass
+            except (MemoryError, RuntimeError):
+                if not gives_way:
+                    raise
+                # Nobody asked for it.
+            return LoadProgress(MEASURING_CEILINGS, 1.0, "put off")
         case MeasureDrift(node):
             return measure_drift(stepper, node, progress)
         case MeasureCurves(node):
             return measure_curves(stepper, node, progress, called)
+        case MeasureModules(node):
+            return measure_modules(stepper, node, progress, called)
         case MeasureLossless(draws):
             return measure_lossless(stepper, draws, progress)

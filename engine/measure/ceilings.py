@@ -20,8 +20,21 @@ SLOW_PRODUCT_MS = 10.0
 """A small product that takes longer would make the large one, 64 times the work, a long wait."""
 
 
+class PutOff(Exception):
+    """A measurement made way for something else."""
+
+
+def never() -> bool:
+    """False: a measurement that nothing ends early."""
+    return False
+
+
 def measure_ceilings(
-    device: str = "cpu", dtype: str = "float32", *, seconds: float = 0.6
+    device: str = "cpu",
+    dtype: str = "float32",
+    *,
+    seconds: float = 0.6,
+    stop: Callable[[], bool] = never,
 ) -> Ceilings:
     """Measure read bandwidth and matrix-product speed on ``device``; takes about 2 x ``seconds``.
 
@@ -30,7 +43,8 @@ def measure_ceilings(
     counts, as a ceiling is what can be reached. Speed: the fastest product of two square matrices
     in ``dtype``, or in float32 where a CPU is faster at that, because much that is stored in 16
     bits is then multiplied in 32. Raises RuntimeError (torch's own) for a device that is not
-    there, AttributeError for a dtype that is not, and RuntimeError when memory is short.
+    there, AttributeError for a dtype that is not, RuntimeError when memory is short, and PutOff
+    once ``stop`` is true, which is asked between two passes.
 
     Measure while the machine does nothing else, and keep the result: a busy machine gives
     ceilings that are too low.
@@ -41,7 +55,7 @@ def measure_ceilings(
     on_cpu = target.type == "cpu"
     names = (dtype, "float32") if on_cpu else (dtype,)
     dtypes = {name: getattr(torch, name) for name in names}
-    clock = _clock(torch, target)
+    clock = _clock(torch, target, stop)
     nbytes = _read_bytes(torch, target)
     columns = 4096
     # float32 whatever ``dtype`` is: a reader in 16 bits may be bound by its conversions.
@@ -99,11 +113,16 @@ def _fastest(clock: Callable[[Work], float], work: Work, seconds: float) -> floa
     return min(times)
 
 
-def _clock(torch: Any, device: Any) -> Callable[[Work], float]:
-    """A stopwatch for ``device`` that waits until the work is really done."""
+def _clock(torch: Any, device: Any, stop: Callable[[], bool]) -> Callable[[Work], float]:
+    """A stopwatch for ``device`` that waits until the work is really done.
+
+    It raises PutOff instead of beginning another piece of work once ``stop`` is true.
+    """
     wait = {"cuda": torch.cuda.synchronize, "mps": torch.mps.synchronize}.get(device.type)
 
     def timed(work: Work) -> float:
+        if stop():
+            raise PutOff
         if wait is not None:
             wait()
         started = now_ms()

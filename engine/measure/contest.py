@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
@@ -11,7 +11,7 @@ from typing import Protocol
 from engine.backends.abilities import measurable
 from engine.backends.base import BackendError
 from engine.commands import Measure, Open
-from engine.measure.ceilings import measure_ceilings
+from engine.measure.ceilings import measure_ceilings, never
 from engine.measure.generate import Generate, GenerateError
 from engine.models import resolve as models
 from engine.progress import Progress
@@ -85,13 +85,24 @@ def our_gaps(stepper: Stepper, ids: Sequence[int], tokens: int) -> list[float]:
     return [after - before for before, after in pairwise(times)]
 
 
-def ceilings_of(facts: ModelFacts, seconds: float, progress: Progress) -> Ceilings:
-    """Ceilings of this machine for a model of these facts; takes thrice ``seconds``."""
+def ceilings_of(
+    facts: ModelFacts,
+    seconds: float,
+    progress: Progress,
+    stop: Callable[[], bool] = never,
+) -> Ceilings:
+    """Ceilings of this machine for a model of these facts; takes thrice ``seconds``.
+
+    Raises PutOff once ``stop`` is true.
+    """
     progress(MEASURING_CEILINGS, None, "memory bandwidth and matrix products")
     dtype = facts.dtype.split()[0]
     # Matrix products of a quantised model's integers are not what it computes with.
     found = measure_ceilings(
-        facts.device, dtype if dtype in models.DTYPES else "float32", seconds=seconds
+        facts.device,
+        dtype if dtype in models.DTYPES else "float32",
+        seconds=seconds,
+        stop=stop,
     )
     return replace(found, device_name=facts.device_name)
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from engine.records.arrays import FloatArray
 from engine.records.cache import PoolState
 from engine.records.columns import ColumnsSet, PassRecord
-from engine.records.measured import CacheCurves, DriftMeasured, Lossless, Measured
+from engine.records.measured import CacheCurves, DriftMeasured, Lossless, Measured, ModulesTimed
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import DraftSettings, RoundRecord
@@ -175,5 +175,6 @@ Record = (
     | Lossless
     | ColumnsSet
     | PassRecord
+    | ModulesTimed
     | EngineError
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.records.prompt import LayerTime
 from engine.records.round import DraftSettings
 from engine.records.vocabulary import Token
 
@@ -77,6 +78,9 @@ MEASURING_DRIFT = "measuring drift"
 MEASURING_CURVES = "comparing with and without a cache"
 
 
+MEASURING_MODULES = "timing modules"
+
+
 MEASURING_CEILINGS = "measuring this machine"
 """The phases of LoadProgress while a run is measured."""
 
@@ -135,6 +139,42 @@ class CacheCurves:
             raise ValueError("measured curves hold a count that cannot be")
         if not all(0 <= time < 1e12 for time in (*self.with_ms, *self.without_ms)):
             raise ValueError("measured curves hold a time that cannot be")
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPass:
+    """Passes of ``tokens`` positions that end at ``context``, with their modules timed and without.
+
+    ``plain_ms`` is the median of ``reps`` passes as a run makes them, ``timed_ms`` of as many by
+    turns that time each module; the times by module are medians of those. ``outside`` maps what
+    stands before and behind the layers to its time.
+    """
+
+    tokens: int
+    context: int
+    plain_ms: float
+    timed_ms: float
+    reps: int
+    layers: tuple[LayerTime, ...]
+    outside: dict[str, float]
+
+    @property
+    def cost_ms(self) -> float:
+        """What the timing itself costs: a pass with it less one without."""
+        return self.timed_ms - self.plain_ms
+
+
+@dataclass(frozen=True, slots=True)
+class ModulesTimed:
+    """Answer to ``MeasureModules``: a decode step and a prefill at ``node``, module by module.
+
+    None, and ``note`` says why, where one could not be timed.
+    """
+
+    node: int
+    step: TimedPass | None
+    prefill: TimedPass | None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ class PromptRecord:
     chat: bool
     tokenize_ms: float
     notes: tuple[str, ...] = ()
+    template_ms: float | None = None
+    """Part of ``tokenize_ms`` that the chat template took; None without one."""
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
@@ -37,11 +39,13 @@ class PromptRecord:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """Time spent in one layer of one pass; ``attention`` and ``mlp`` are parts of ``total``."""
+    """Time spent in one layer of one pass; ``attention``, ``mlp`` and ``norm`` are in ``total``."""
 
     attention_ms: float | None
     mlp_ms: float | None
     total_ms: float
+    norm_ms: float | None = None
+    """None where norms were not timed: they are in the rest then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +63,8 @@ class PrefillChunk:
     layers_note: str = ""
     engine: EngineTimes | None = None
     """The pass by the clock of the engine that ran it, where that is another one than ours."""
+    head_ms: float | None = None
+    """Part of ``ms`` that the output head took; None where it was not timed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,3 +81,5 @@ class PrefillRecord:
     """Reason for reading these positions: ``prompt``, or what made a re-read necessary."""
     prefix: PrefixReport | None = None
     """Prefix match of the prompt: length, rule, and why not more."""
+    lookup_ms: float | None = None
+    """Time of that match, before the first chunk and not in ``total_ms``; None if not timed."""

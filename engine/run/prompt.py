@@ -16,7 +16,9 @@ def prompt_of_text(
     started = now_ms()
     encoded = backend.tokenize(text, chat=chat, system=system)
     tokens = tuple(backend.token(token_id) for token_id in encoded.ids)
-    return PromptRecord(text, tokens, encoded.origins, chat, now_ms() - started, encoded.notes)
+    took = now_ms() - started
+    origins, notes = encoded.origins, encoded.notes
+    return PromptRecord(text, tokens, origins, chat, took, notes, encoded.template_ms)
 
 
 def prompt_of_ids(backend: Backend, ids: Sequence[int], text: str = "") -> PromptRecord:

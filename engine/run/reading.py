@@ -22,6 +22,7 @@ from engine.records.partial import TopLogprobs
 from engine.records.prompt import PrefillChunk, PrefillRecord
 from engine.run.logit_store import LogitStore
 from engine.run.tree import ROOT
+from engine.timing import now_ms
 
 PREFILL_CHUNK = 256
 FIRST_READ = "prompt"
@@ -322,9 +323,12 @@ class Reading:
         """Bring the cache to hold exactly ``ids``; the logits after the last are ``node``'s."""
         done_before = sum(chunk.count for chunk in chunks)
         prefix = self.record.prefix if chunks and self.record else None
+        lookup = self.record.lookup_ms if chunks and self.record else None
         copied, evicted = 0, 0
         if reason == FIRST_READ and not chunks:
+            started = now_ms()
             prefix = self._begin_prompt(ids)
+            lookup = now_ms() - started
         elif self.backend.seek(ids) < done_before:
             # What was read before a pause had to go in the meantime.
             chunks, done_before = (), 0
@@ -348,6 +352,7 @@ class Reading:
                 result.warmup,
                 result.layers_note,
                 result.engine,
+                result.head_ms,
             )
             chunks = (*chunks, chunk)
             computed = sum(one.count for one in chunks)
@@ -373,6 +378,7 @@ class Reading:
                 done=done,
                 reason=reason,
                 prefix=prefix,
+                lookup_ms=lookup,
             )
             if reason == FIRST_READ:
                 self.record = record

@@ -17,6 +17,9 @@ from inspector.screens.napkin import NapkinScreen, line_of
 from inspector.state.ceilings import Known
 from inspector.state.own_files import napkin_file
 
+QUIET, MOST_QUIET = 2, 64
+"""Ticks without any work after which the machine is measured unasked, at first and at most."""
+
 
 def worth_of_cache(curves: CacheCurves | None) -> str:
     """Cost of one token with the cache and without it, at the longest text that was timed."""
@@ -41,6 +44,9 @@ class Measurements:
         self._host = host
         self.find = find
         self.keep = keep
+        self.unasked = False
+        """True if the machine may be measured in the background."""
+        self._quiet, self._patience = 0, QUIET
         self._measured: Measured | None = None
         self._curves_awaited = False
         self._curves_before: CacheCurves | None = None
@@ -61,6 +67,12 @@ class Measurements:
             self._curves_awaited = True
             self._host.controller.measure_curves()
             self._host.say("timing this branch with a cache and without")
+
+    def time_modules(self) -> None:
+        """Have a step after the cursor and the reading of its text timed, module by module."""
+        if self._measurable():
+            self._host.controller.measure_modules()
+            self._host.say("timing modules (roofline, v: modules)")
 
     def measure_ceilings(self) -> None:
         """Have this machine's ceilings measured, which the gauges hold the run's speed against."""
@@ -92,6 +104,22 @@ class Measurements:
         return True
 
     # --- ceilings -------------------------------------------------------------------------------
+
+    def tick(self, wanted: Callable[[], bool]) -> None:
+        """Have the machine measured unasked, once nothing has happened for two ticks.
+
+        Only ``wanted``, where a pane on screen shows the run against it, and never beside
+        something else: whatever comes meanwhile ends it, and it is begun again later.
+        """
+        host, log = self._host, self._host.controller.log
+        busy = host.controller.busy or log.loading is not None
+        self._quiet = 0 if busy else self._quiet + 1
+        facts = log.facts
+        measurable = self.unasked and facts is not None and facts.backend == "hf"
+        if measurable and log.ceilings is None and self._quiet >= self._patience and wanted():
+            # Whoever keeps pressing keys is left alone for longer each time.
+            self._quiet, self._patience = 0, min(2 * self._patience, MOST_QUIET)
+            host.controller.measure_ceilings_aside()
 
     def model_is_there(self, facts: ModelFacts) -> None:
         """Look up what is known of this machine with a model that has been loaded."""

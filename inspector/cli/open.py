@@ -80,6 +80,7 @@ def open_inspector(
             recorder=recorder(asked.save, library),
             library=library,
         )
+        app.measurements.unasked = True
     except (ThemeError, UsageError) as error:
         first.close()
         raise UsageError(str(error)) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from textual.content import Content
@@ -97,6 +97,22 @@ def bandwidth(bytes_per_second: float | None) -> str:
     if bytes_per_second is None or not math.isfinite(bytes_per_second):
         return NOTHING
     return f"{three(bytes_per_second / 1e9)} GB/s"
+
+
+_SCALES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
+
+
+def scaled(value: float, digits: Callable[[float], str] = three) -> str:
+    """A large number with a decimal prefix: ``12.3 G``."""
+    scale, prefix = next(((one, sign) for one, sign in _SCALES if value >= one), (1e6, "M"))
+    return f"{digits(value / scale)} {prefix}"
+
+
+def flops(per_second: float | None) -> str:
+    """Floating-point operations a second, in decimal units."""
+    if per_second is None or not math.isfinite(per_second):
+        return NOTHING
+    return f"{scaled(per_second)}FLOP/s"
 
 
 def rate(value: float | None, unit: str = "tok/s") -> str:

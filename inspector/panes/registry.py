@@ -9,6 +9,7 @@ from inspector.panes.gauges.pane import GaugesPane
 from inspector.panes.kv.pane import KVPane
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.prefill.pane import PrefillPane
+from inspector.panes.roofline.pane import RooflinePane
 from inspector.panes.shape.pane import ShapePane
 from inspector.panes.speculation.pane import SpeculationPane
 from inspector.panes.stacks.pane import StacksPane
@@ -46,8 +47,9 @@ PANES: tuple[PaneSpec, ...] = (
     PaneSpec("stacks", StacksPane, "ladder", tried=True, alone=True),
     PaneSpec("tree", TreePane, "tokens"),
     PaneSpec("speculation", SpeculationPane, "ladder", alone=True),
+    PaneSpec("roofline", RooflinePane, "ladder", alone=True),
 )
-"""The first has the key 1, the tenth f10."""
+"""The first has the key 1, the tenth f10, and so on."""
 
 DIALS_SPEC = PaneSpec("dials", DialsPane, "tokens", tried=True)
 """Opened by a key of its own."""

@@ -29,7 +29,7 @@ from inspector.state.view import RunLog, View
 from inspector.widgets.footer import Footer
 from inspector.widgets.key_hint import KeyHint
 from inspector.widgets.line_view import Pane
-from inspector.widgets.picture import DENSE
+from inspector.widgets.picture import DENSE, Want
 from inspector.widgets.status import StatusLine
 from inspector.widgets.tour_strip import TourStrip
 from inspector.widgets.watches import WatchStrip
@@ -284,12 +284,16 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
     def _panes_in_sight(self) -> list[Pane]:
         return [pane for pane in self.query(Pane) if pane.display and pane.size.area]
 
+    def wants(self, want: Want) -> bool:
+        """True if a pane on screen lacks something."""
+        return any(want in pane.wants for pane in self._panes_in_sight)
+
     def _ask_for_dense(self) -> None:
         """Ask for the cursor's whole logits, where a pane on screen lacks them."""
         view = self._view
         # An engine at full speed has better things to do.
         lacking = view.step is not None and view.dense is None and view.settled
-        if lacking and any(DENSE in pane.wants for pane in self._panes_in_sight):
+        if lacking and self.wants(DENSE):
             self.post_message(NeedDense(view.cursor))
 
     @on(Pane.Chosen)

@@ -11,6 +11,7 @@ from engine.commands import (
     MeasureCeilings,
     MeasureCurves,
     MeasureDrift,
+    MeasureModules,
     NameBranch,
     Pause,
     Restore,
@@ -23,7 +24,15 @@ from engine.commands import (
     Tokenize,
     UndoDelete,
 )
-from engine.records.events import BranchDeleted, EngineError, Record, RunState, StateChanged
+from engine.records.events import (
+    BranchDeleted,
+    EngineError,
+    LoadProgress,
+    Record,
+    RunState,
+    StateChanged,
+)
+from engine.records.measured import MEASURING_CEILINGS
 from engine.records.prompt import PromptRecord
 from engine.records.round import RoundRecord
 from engine.records.step import StepRecord, StopKind
@@ -348,9 +357,19 @@ class Controller:
         if not self.busy:
             self._send(MeasureCeilings())
 
+    def measure_ceilings_aside(self) -> None:
+        """The same, while nothing is asked for: the next command ends it."""
+        if not self.busy:
+            self.log.loading = LoadProgress(MEASURING_CEILINGS, None)
+            self._send(MeasureCeilings(gives_way=True))
+
     def measure_curves(self) -> None:
         """Ask what tokens cost along the cursor's branch with a cache and without."""
         self._send(MeasureCurves(self.cursor.tip))
+
+    def measure_modules(self) -> None:
+        """Ask where the time of a step at the cursor goes, module by module: ``log.modules``."""
+        self._send(MeasureModules(self.cursor.node))
 
     def restore_command(self) -> Restore | None:
         """The command that has a new engine go on with the run; None before any prompt."""

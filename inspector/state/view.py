@@ -25,7 +25,7 @@ from engine.records.events import (
     StateChanged,
     Tokenized,
 )
-from engine.records.measured import CacheCurves, DriftMeasured, Measured
+from engine.records.measured import CacheCurves, DriftMeasured, Measured, ModulesTimed
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import RoundRecord
@@ -65,6 +65,8 @@ class RunLog:
     """Measured drift, by the node whose logits were compared."""
     curves: CacheCurves | None = None
     """Cost of a token with a cache and without, as measured last."""
+    modules: ModulesTimed | None = None
+    """Times by module, as measured last."""
     measured: Measured | None = None
     """Ceilings of this machine, where they were measured in this run."""
     ceilings: Known | None = None
@@ -101,7 +103,7 @@ class RunLog:
                 # What is in the pool now belongs to nodes of the run before.
                 self.pool = None if self.pool is None else self.pool.at_nodes({})
                 self.tree = StepTree(self.new_nodes())
-                self.names, self.drifts, self.curves = {}, {}, None
+                self.names, self.drifts, self.curves, self.modules = {}, {}, None, None
                 self.rounds, self.columns, self.passes = {}, ColumnsSet(), []
             case ColumnsSet():
                 self.columns = record
@@ -129,7 +131,9 @@ class RunLog:
                 if record.state in (RunState.PREFILL, RunState.RUNNING, RunState.LOADING):
                     self.error = None
             case LoadProgress():
-                self.loading = record
+                # What is done beside a loaded model is no longer on the way.
+                ended = record.fraction == 1.0 and self.facts is not None
+                self.loading = None if ended else record
                 if self.facts is None:
                     self.load_steps[record.step] = record
             case PoolState():
@@ -146,6 +150,8 @@ class RunLog:
                 self.curves, self.loading = record, None
             case Measured():
                 self.measured, self.loading = record, None
+            case ModulesTimed():
+                self.modules, self.loading = record, None
             case EngineError():
                 self.error, self.loading = record, None
 

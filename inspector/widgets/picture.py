@@ -23,6 +23,9 @@ class Want:
 DENSE = Want()
 """The whole logits of the cursor's step."""
 
+CEILINGS = Want()
+"""What this machine can do at best, measured while nothing else runs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Picture:

@@ -173,12 +173,15 @@ class HFBackend:
     def begin_prompt(self, ids: Sequence[int]) -> PrefixReport:
         return self._reader.reuse_for_prompt(ids)
 
-    def prefill(self, ids: Sequence[int], *, profile: bool = True) -> ForwardPass:
+    def prefill(
+        self, ids: Sequence[int], *, profile: bool = True, modules: bool = False
+    ) -> ForwardPass:
         """Read ``ids`` (at least one) after what the cache holds; logits of the last one.
 
         Layers are timed by hooks that are there for this pass only. Raises BackendError.
         """
-        return self._reader.prefill([int(token_id) for token_id in ids], profile=profile)
+        given = [int(token_id) for token_id in ids]
+        return self._reader.prefill(given, profile=profile, modules=modules)
 
     def decode(self, token_id: int) -> ForwardPass:
         """Read one id after what the cache holds; no hooks. Raises BackendError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,15 +18,18 @@ _ATTENTION = re.compile(r"(self_?|linear_|temporal_)?(attn|attention)(_layer)?")
 _MLP = re.compile(r"(shared_)?(mlp|ffn|feed_?forward)(_layer)?|(block_sparse_)?moe|ff|dense_ffn")
 _ATTENTION_CLASS = re.compile(r"Attention(V\d)?$|Attn$")
 _MLP_CLASS = re.compile(r"(MLP|FFN|FeedForward|MoE|MoeBlock|SparseMoe\w*)$")
+_NORM_CLASS = re.compile(r"(RMS|Layer)Norm(V\d)?$|Norm$")
+EMBEDDING, NORM, HEAD = "embedding", "final norm", "output head"
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One decoder layer and the direct children that are its attention and its MLP."""
+    """One decoder layer and the direct children that are its attention, its MLP and its norms."""
 
     module: Any
     attention: tuple[Any, ...]
     mlp: tuple[Any, ...]
+    norms: tuple[Any, ...] = ()
 
 
 def find_layers(model: Any, count: int) -> tuple[Layer, ...]:
@@ -38,8 +41,27 @@ def find_layers(model: Any, count: int) -> tuple[Layer, ...]:
     return ()
 
 
+def find_outside(model: Any, layers: tuple[Layer, ...]) -> dict[str, Any]:
+    """The modules beside ``layers``, by what they are: embedding, final norm, output head."""
+    found = {EMBEDDING: _embeddings(model, "input"), HEAD: _embeddings(model, "output")}
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    norms = [one for one in decoder.children() if _NORM_CLASS.search(type(one).__name__)]
+    if layers and norms:
+        # Some have another behind the embedding; the last one stands before the head.
+        found[NORM] = norms[-1]
+    return {name: one for name, one in found.items() if isinstance(one, torch.nn.Module)}
+
+
+def _embeddings(model: Any, side: str) -> Any:
+    """The model's input or output embeddings; None where its own code cannot tell."""
+    try:
+        return getattr(model, f"get_{side}_embeddings")()
+    except Exception:  # code of the model's own, and times are worth no failure
+        return None
+
+
 def _layer(module: Any) -> Layer:
-    attention, mlp = [], []
+    attention, mlp, norms = [], [], []
     for name, child in module.named_children():
         kind = type(child).__name__
         # By name, or else by class; names such as post_attention_layernorm match neither.
@@ -47,7 +69,9 @@ def _layer(module: Any) -> Layer:
             attention.append(child)
         elif _MLP.fullmatch(name) or _MLP_CLASS.search(kind):
             mlp.append(child)
-    return Layer(module, tuple(attention), tuple(mlp))
+        elif _NORM_CLASS.search(kind):
+            norms.append(child)
+    return Layer(module, tuple(attention), tuple(mlp), tuple(norms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,22 +117,28 @@ def stopwatch(device: str, synchronize: Callable[[], None]) -> Stopwatch:
 class LayerTimer(AbstractContextManager["LayerTimer"]):
     """Inside ``with``, every layer of a pass is timed; afterwards ``times()`` has the figures.
 
+    So is the output head of what is ``outside``; with ``every`` all of that, and the layers' norms.
     The hooks are gone when the block ends, whatever happened in it.
     """
 
     layers: tuple[Layer, ...]
+    outside: Mapping[str, Any]
     watch: Stopwatch
+    every: bool = False
     _spans: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)
     _begun: dict[int, Any] = field(default_factory=dict)
     _hooks: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> LayerTimer:
+        modules = [one for name, one in self.outside.items() if self.every or name == HEAD]
         for layer in self.layers:
-            for module in (layer.module, *layer.attention, *layer.mlp):
-                begin = module.register_forward_pre_hook(partial(self._begin, id(module)))
-                self._hooks.callback(begin.remove)
-                end = module.register_forward_hook(partial(self._end, id(module)))
-                self._hooks.callback(end.remove)
+            modules += [layer.module, *layer.attention, *layer.mlp]
+            modules += layer.norms if self.every else ()
+        for module in modules:
+            begin = module.register_forward_pre_hook(partial(self._begin, id(module)))
+            self._hooks.callback(begin.remove)
+            end = module.register_forward_hook(partial(self._end, id(module)))
+            self._hooks.callback(end.remove)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -127,9 +157,15 @@ class LayerTimer(AbstractContextManager["LayerTimer"]):
                 attention_ms=self._total(layer.attention),
                 mlp_ms=self._total(layer.mlp),
                 total_ms=self._total((layer.module,)) or 0.0,
+                norm_ms=self._total(layer.norms),
             )
             for layer in self.layers
         )
+
+    def outside_ms(self) -> dict[str, float]:
+        """Milliseconds of each module outside of the layers that was timed and ran."""
+        times = {name: self._total((one,)) for name, one in self.outside.items()}
+        return {name: value for name, value in times.items() if value is not None}
 
     def _total(self, modules: tuple[Any, ...]) -> float | None:
         """Milliseconds spent in ``modules``; None where none of them ran."""

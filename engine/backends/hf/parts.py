@@ -12,7 +12,7 @@ import torch
 
 from engine.backends.hf import facts as hf_facts
 from engine.backends.hf.fused_decode import FusedDecoder, fused_of
-from engine.backends.hf.layer_timer import Layer, find_layers
+from engine.backends.hf.layer_timer import Layer, find_layers, find_outside
 from engine.backends.hf.rope import LengthScaledRope, length_scaled_rope
 from engine.backends.hf.upcast import Upcast, upcast_of
 from engine.models import resolve as models
@@ -27,7 +27,8 @@ class Parts:
     here as well. ``rope`` are rotary embeddings that depend on the length of the text, None where
     none do. ``last_only`` asks the model for the last position's logits alone; ``one`` is where a
     single id goes in, shape (1, 1). ``fused`` runs one position over a pool in fewer operations,
-    where the model has a shape that it knows.
+    where the model has a shape that it knows. ``outside`` are the modules before and
+    behind the layers, by what they are.
     """
 
     model: Any
@@ -39,6 +40,7 @@ class Parts:
     takes_positions: bool
     rope: LengthScaledRope | None
     layers: tuple[Layer, ...]
+    outside: Mapping[str, Any]
     widened: Upcast | None
     one: torch.Tensor
     fused: FusedDecoder | None
@@ -49,7 +51,7 @@ class Parts:
 
     def release(self) -> None:
         self.model = self.widened = self.fused = None
-        self.layers = ()
+        self.layers, self.outside = (), {}
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -59,6 +61,7 @@ def parts_of(model: Any) -> Parts:
     """Take a model over; judges by one matrix whether long passes are widened."""
     weight = model.get_input_embeddings().weight
     known = inspect.signature(model.forward).parameters
+    layers = find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers)
     return Parts(
         model=model.eval(),
         device=weight.device,
@@ -68,7 +71,8 @@ def parts_of(model: Any) -> Parts:
         last_only={"logits_to_keep": 1} if "logits_to_keep" in known else {},
         takes_positions=_takes_positions(model),
         rope=length_scaled_rope(model),
-        layers=find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers),
+        layers=layers,
+        outside=find_outside(model, layers),
         widened=upcast_of(model),
         one=torch.zeros((1, 1), dtype=torch.long, device=weight.device),
         fused=fused_of(model),

@@ -10,6 +10,7 @@ from engine.models import chat_template
 from engine.models.checks import first_line
 from engine.records.prompt import Origin
 from engine.text import quote
+from engine.timing import now_ms
 
 _USER, _SYSTEM = "\ue000prompt\ue001", "\ue000system\ue001"
 """Stand-ins of the private use area: no template cuts, trims or rewrites them."""
@@ -26,11 +27,15 @@ def encode(
     when the template refuses what it was given.
     """
     notes: list[str] = []
+    template_ms = None
     if chat and not has_template(tokenizer):
         notes.append("this model has no chat template: the prompt is read as it is")
         chat = False
     if chat:
-        ids, origins = _in_template(tokenizer, text, system, notes)
+        started = now_ms()
+        rendered, spans = _rendered(tokenizer, text, system, notes)
+        template_ms = now_ms() - started
+        ids, origins = _in_template(tokenizer, rendered, spans)
     else:
         if system:
             notes.append("the system text is left out: it needs the chat template (--chat)")
@@ -42,7 +47,7 @@ def encode(
     if found := [token_id for token_id in own if is_special(token_id)]:
         word = quote(tokenizer.convert_ids_to_tokens(found[0]), 20)
         notes.append(f"the text itself holds special tokens ({word}), and the model obeys them")
-    return Encoded(tuple(ids), tuple(origins), tuple(notes))
+    return Encoded(tuple(ids), tuple(origins), tuple(notes), template_ms)
 
 
 def has_template(tokenizer: Any) -> bool:
@@ -60,9 +65,10 @@ def _raw(tokenizer: Any, text: str) -> tuple[list[int], list[Origin]]:
     return ids, [Origin.USER if at in inside else Origin.TOKENIZER for at in range(len(ids))]
 
 
-def _in_template(
+def _rendered(
     tokenizer: Any, text: str, system: str | None, notes: list[str]
-) -> tuple[list[int], list[Origin]]:
+) -> tuple[str, list[Span]]:
+    """The text inside the template, and where in it the user's own stands."""
     rendered = _render(tokenizer, text, system)
     frame = _frame(tokenizer, system)
     spans = _spans(frame, {_USER: text, _SYSTEM: system or ""}, rendered)
@@ -71,6 +77,12 @@ def _in_template(
         spans = []
     if system is None and (inserted := _inserted_system(tokenizer, frame)):
         notes.append(f"the template inserts a system message of its own: {quote(inserted, 100)}")
+    return rendered, spans
+
+
+def _in_template(
+    tokenizer: Any, rendered: str, spans: list[Span]
+) -> tuple[list[int], list[Origin]]:
     # The template has written every special token already: no second BOS.
     ids, offsets = _with_offsets(tokenizer, rendered, spans)
     origins = [

@@ -20,7 +20,7 @@ from engine.backends.base import (
     prefix_report,
 )
 from engine.backends.hf import native_cache as hf_cache
-from engine.backends.hf.layer_timer import LayerTimer, stopwatch
+from engine.backends.hf.layer_timer import HEAD, LayerTimer, stopwatch
 from engine.backends.hf.parts import Parts
 from engine.backends.hf.pool import branch_of
 from engine.backends.hf.results import check_finite, explained, in_main_memory
@@ -210,12 +210,17 @@ class Reader:
     # --- passes -------------------------------------------------------------------------------
 
     def prefill(
-        self, ids: Sequence[int], *, profile: bool, all_positions: bool = False
+        self,
+        ids: Sequence[int],
+        *,
+        profile: bool,
+        modules: bool = False,
+        all_positions: bool = False,
     ) -> ForwardPass:
         """Read ``ids`` (at least one) after what is there; logits of the last one.
 
-        With ``profile`` layers are timed, by hooks that are there for this pass only. Raises
-        BackendError.
+        With ``profile`` layers are timed, by hooks that are there for this pass only, and with
+        ``modules`` what else there is. Raises BackendError.
         """
         self.check(ids)
         if self.singly and self.ids and len(ids) > 1:
@@ -225,9 +230,11 @@ class Reader:
         if not self.parts.layers:
             return replace(self.read(ids), layers_note="the model's layers could not be found")
         watch = stopwatch(self.parts.device.type, self.parts.synchronize)
-        with LayerTimer(self.parts.layers, watch) as timer:
+        with LayerTimer(self.parts.layers, self.parts.outside, watch, every=modules) as timer:
             result = self.read(ids, fused=False)
-        return replace(result, layers=timer.times())
+        outside = timer.outside_ms()
+        head = outside.pop(HEAD, None)
+        return replace(result, layers=timer.times(), head_ms=head, outside=outside)
 
     def check(self, ids: Sequence[int], before: int | None = None) -> None:
         """Raises BackendError where the model cannot read ``ids`` after what is there.

@@ -16,7 +16,7 @@ from inspector.panes.gauges.figures import LABEL, MBU, Gauge, gauges
 from inspector.panes.gauges.steps import letters, step_table
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
-from inspector.widgets.picture import Picture
+from inspector.widgets.picture import CEILINGS, Picture
 
 TWO_COLUMNS = 72
 EXPLAIN_FROM = 30
@@ -55,7 +55,8 @@ def draw(view: View, size: Size) -> Picture:
     """The pane."""
     tps = view.speed.tps
     subtitle = with_marks("" if tps is None else rate(tps), size.width)
-    return Picture(_lines(view, *size), subtitle=subtitle)
+    wants = (CEILINGS,) if view.log.ceilings is None else ()
+    return Picture(_lines(view, *size), subtitle=subtitle, wants=wants)
 
 
 def _lines(view: View, width: int, height: int) -> list[Content]:

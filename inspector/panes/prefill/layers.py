@@ -92,7 +92,7 @@ def _layer_lines(chunks: tuple[PrefillChunk, ...], width: int, height: int) -> l
         of = f"{len(timed)} of {plural(len(chunks), 'chunk')}"
         lines.append(cut(muted(f"layers timed in {of}"), width))
     room = height - len(lines)
-    table = _layers(layers, width, room)
+    table = layer_table(layers, width, room)
     if room < len(table):
         lines.append(_profile(layers, width))
     return [*lines, *table]
@@ -129,7 +129,7 @@ def _profile(layers: Sequence[LayerTime], width: int) -> Content:
     return fit(width, Content.assemble(line, muted(text), ("  •", "$measured")), line)
 
 
-def _layers(layers: Sequence[LayerTime], width: int, height: int) -> list[Content]:
+def layer_table(layers: Sequence[LayerTime], width: int, height: int) -> list[Content]:
     """A line a layer, column by column where they do not fit otherwise."""
     columns = min(-(-len(layers) // max(1, height)), max(1, (width + SPLIT_GAP) // 50))
     each = (width - SPLIT_GAP * (columns - 1)) // columns

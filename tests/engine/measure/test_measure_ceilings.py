@@ -23,7 +23,7 @@ WIDE, NARROW = (160, 48), (120, 60)
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contest, "measure_ceilings", lambda *_, seconds: CEILINGS)
+    monkeypatch.setattr(contest, "measure_ceilings", lambda *_, seconds, stop: CEILINGS)
 
 
 def with_file(**options: Any) -> tuple[Inspector, list[tuple[ModelFacts, Ceilings]]]:
@@ -122,3 +122,42 @@ async def test_e7_the_palette_has_it() -> None:
         await press(pilot, "n", "ctrl+p", *"Measuremachine", "down", "enter")
         await taken_in(one, pilot)
         assert len(kept) == 1
+
+
+async def test_e7_in_the_background_it_is_measured_once_nothing_happens() -> None:
+    """Unasked, for the pane that shows it, and not while a run goes on or a key is pressed."""
+    one, kept = app(facts={"device": "cpu", "device_name": "a processor", "backend": "hf"}), []
+    one.measurements.keep = lambda facts, ceilings: kept.append(ceilings)
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot, "n")
+        client, tick = one.engine.client, one._tick
+        assert isinstance(client, DirectClient)
+        client.held = True
+        await press(pilot, "c")
+        one.measurements.unasked = True
+        for _ in range(9):
+            tick()
+        assert sent(one) == 0
+        client.held = False
+        client.release()
+        await taken_in(one, pilot)
+        for _ in range(9):
+            tick()
+        await taken_in(one, pilot)
+        assert sent(one) == 1
+        assert kept == [CEILINGS]
+        for _ in range(9):
+            tick()
+        assert sent(one) == 1
+
+
+async def test_e7_a_script_is_held_against_no_machine() -> None:
+    one, kept = with_file()
+    one.measurements.unasked = True
+    async with one.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "n", "1")
+        for _ in range(9):
+            one._tick()
+        # A script has no weights whose reading could be held against a machine.
+        assert sent(one) == 0
+        assert kept == []

@@ -11,6 +11,7 @@ from inspector.panes.gauges import pane as gauges
 from inspector.panes.kv import pane as kv
 from inspector.panes.ladder import draw as ladder
 from inspector.panes.prefill import pane as prefill
+from inspector.panes.roofline import pane as roofline
 from inspector.panes.shape import pane as shape
 from inspector.panes.stacks import pane as stacks
 from inspector.panes.transcript import pane as transcript
@@ -20,7 +21,7 @@ from inspector.state.whatif import chain_of
 from inspector.widgets.picture import Picture
 from tests.fake_runs import picture, run
 
-PANES = (tokens, dials, gauges, kv, ladder, prefill, shape, stacks, transcript, tree)
+PANES = (tokens, dials, gauges, kv, ladder, prefill, roofline, shape, stacks, transcript, tree)
 
 
 def words(drawn: Picture) -> tuple[object, ...]:

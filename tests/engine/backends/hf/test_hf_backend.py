@@ -556,7 +556,7 @@ def test_layers_of_an_accelerator_are_timed_by_its_own_clock() -> None:
     watch = hf_layers.stopwatch("mps", lambda: waited.append(1))
     model = tiny_models.llama()
     layers = hf_layers.find_layers(model, 3)
-    with hf_layers.LayerTimer(layers, watch) as timer, torch.inference_mode():
+    with hf_layers.LayerTimer(layers, {}, watch) as timer, torch.inference_mode():
         model(torch.tensor([IDS]))
     assert len(waited) == 3 * 3 * 2
     assert len(timer.times()) == 3

@@ -1,0 +1,98 @@
+"""K and V of one position by kind of attention: as this model keeps them, and as it could."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from engine.records.cache import KVState
+from engine.records.model import ModelFacts
+from engine.text import visible
+from inspector.draw.numbers import (
+    NOTHING,
+    cut,
+    derived,
+    heading,
+    measured,
+    muted,
+    right,
+    size,
+    wrapped,
+)
+from inspector.panes.kv.figures import formula, per_token
+from inspector.state.view import View
+
+CONTEXTS = (1_024, 8_192, 131_072)
+NAME, CELL = 26, 12
+_NO_LATENT = "  MLA                      n/a  a latent for all heads: of what size, no config says"
+
+
+def head_lines(view: View, width: int, height: int) -> list[Content]:
+    """The table, as many lines of it as there is room for."""
+    facts = view.facts
+    title = heading("K and V of a position, by kind of attention", width)
+    if facts is None:
+        return [title, cut(muted(f"{NOTHING}  no model is loaded yet"), width)]
+    kv = view.step.kv if view.step is not None else view.prefill.kv if view.prefill else None
+    each = per_token(facts, kv)
+    if each is None:
+        why = visible(facts.kv_note) or "nothing was read yet"
+        lines = wrapped("this model", 12, width, f"n/a  {why}")
+    else:
+        lines = [_names(width), *_this(facts, kv, each, width), cut(muted(_NO_LATENT), width)]
+    return [title, *lines][:height]
+
+
+def _names(width: int) -> Content:
+    names = ["a token", *(f"at {_short(one)}" for one in CONTEXTS)]
+    cells = Content("").join(right(muted(name), CELL) for name in names)
+    return cut(Content(" " * NAME) + cells, width)
+
+
+def _short(count: int) -> str:
+    return f"{count >> 10}K"
+
+
+def _this(facts: ModelFacts, kv: KVState | None, each: float, width: int) -> list[Content]:
+    """This model's own bytes, measured and by formula, and with other numbers of K/V heads."""
+    heads, expected = facts.kv_heads, facts.kv_bytes_per_token_expected
+    lines = [_row(f"this model, {kind(facts)}", measured(size(each)), each, width)]
+    if expected is not None:
+        product = formula(facts)
+        told = muted(f"  = {product[0]}") if product is not None else Content("")
+        line = _row("  by formula", derived(size(expected)), None, width)
+        lines.append(cut(line + told, width))
+    if not heads or not facts.query_heads:
+        return lines
+    one = each / heads
+    for name, count in _kinds(facts):
+        lines.append(_row(name, derived(size(one * count)), one * count, width))
+    return lines
+
+
+def kind(facts: ModelFacts) -> str:
+    """Kind of attention by its heads: one K/V head for each query head, for several, for all."""
+    heads, queries = facts.kv_heads, facts.query_heads
+    if not heads or not queries:
+        return "no attention heads"
+    if heads == queries:
+        return f"MHA {heads}"
+    return "MQA 1" if heads == 1 else f"GQA {queries}:{heads}"
+
+
+def _kinds(facts: ModelFacts) -> Sequence[tuple[str, int]]:
+    """The kinds that this model is not, with as many K/V heads as they would have."""
+    queries, groups = facts.query_heads, facts.kv_heads
+    found = [(f"  MHA {queries}", queries)]
+    if groups not in (1, queries):
+        found.append((f"  GQA {queries}:{groups}", groups))
+    found.append(("  MQA 1", 1))
+    return [(name, count) for name, count in found if count != groups]
+
+
+def _row(name: str, figure: Content, each: float | None, width: int) -> Content:
+    line = Content(f"{name:<{NAME}}") + right(figure, CELL)
+    for length in CONTEXTS if each is not None else ():
+        line += right(derived(size((each or 0.0) * length)), CELL)
+    return cut(line, width)
