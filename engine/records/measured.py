@@ -147,7 +147,7 @@ class TimedPass:
 
     ``plain_ms`` is the median of ``reps`` passes as a run makes them, ``timed_ms`` of as many by
     turns that time each module; the times by module are medians of those. ``outside`` maps what
-    stands before and behind the layers to its time.
+    stands before and behind the layers to its time. Raises ValueError for what cannot be.
     """
 
     tokens: int
@@ -157,6 +157,15 @@ class TimedPass:
     reps: int
     layers: tuple[LayerTime, ...]
     outside: dict[str, float]
+
+    def __post_init__(self) -> None:
+        times = [self.plain_ms, self.timed_ms, *self.outside.values()]
+        for one in self.layers:
+            times += [one.total_ms, one.attention_ms or 0.0, one.mlp_ms or 0.0, one.norm_ms or 0.0]
+        if not all(0 <= time < 1e12 for time in times):
+            raise ValueError("times by module hold a time that cannot be")
+        if not all(0 <= count < 2**31 for count in (self.tokens, self.context, self.reps)):
+            raise ValueError("times by module hold a count that cannot be")
 
     @property
     def cost_ms(self) -> float:

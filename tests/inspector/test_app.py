@@ -127,7 +127,7 @@ async def test_tabs_can_be_clicked() -> None:
     async with one.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         strip = one.query_one("#tabs")
-        at = screen_text(one).splitlines()[strip.region.y].index("Gauges")
+        at = screen_text(one).splitlines()[strip.region.y].index("Gaug")
         await pilot.click("#tabs", offset=(at - strip.region.x, 0))
         await pilot.pause()
         assert visible(one) == ["transcript", "gauges"]
@@ -139,8 +139,8 @@ def test_the_tabs_fit_as_far_as_anything_does() -> None:
         assert len(labels) == len(PANES)
         assert sum(map(len, labels)) <= width + 1
     assert "".join(tab_labels(200)).startswith(" 1 Transcript  2 Ladder ")
-    assert "".join(tab_labels(78)).startswith("1 Text 2 Ladder 3 Tokens 4 KV 5 Prefill ")
-    assert "6 Gauges 7 Shap 8 Stac 9 Tree f10 Spec" in "".join(tab_labels(78))
+    assert "".join(tab_labels(78)).startswith("1 Text 2 Ladd 3 Toke 4 KV 5 Pref ")
+    assert "6 Gaug 7 Shap 8 Stac 9 Tree f10 Spec f11 Roof" in "".join(tab_labels(78))
 
 
 async def test_zoom_shows_one_pane_and_all_again() -> None:

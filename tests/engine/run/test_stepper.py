@@ -33,9 +33,9 @@ class Counting(ScriptedBackend):
         self.log: list[tuple[str, int]] = []
         super().__init__(*args, **more)
 
-    def prefill(self, ids: Sequence[int], *, profile: bool = True) -> Any:
+    def prefill(self, ids: Sequence[int], **how: bool) -> Any:
         self.log.append(("prefill", len(ids)))
-        return super().prefill(ids, profile=profile)
+        return super().prefill(ids, **how)
 
     def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
         self.log.extend(("decode", token_id) for _, ids in rows for token_id in ids)
