@@ -7,16 +7,18 @@ intensity I = operations / bytes can reach at most min(rate, bandwidth x I) oper
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
+from engine.records.columns import Part, PassRecord
 from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord
 from engine.records.round import RoundRecord
+from engine.records.step import StepRecord
 from engine.records.step_table import StepPath, steady
 from engine.roofline import step_bytes, utilisation
 
@@ -143,14 +145,18 @@ def prefill_passes(facts: ModelFacts, prefill: PrefillRecord | None) -> list[Pas
     ]
 
 
-def decode_passes(facts: ModelFacts, path: StepPath, prompt: int) -> list[Pass]:
+def decode_passes(
+    facts: ModelFacts, path: StepPath, prompt: int, shared: Collection[int] = ()
+) -> list[Pass]:
     """A pass for each steady plain step after the first token; ``prompt`` is its length.
 
-    Without a cache a step reads all positions again.
+    ``shared`` are nodes of batched passes, which are no plain steps. Without a cache a step reads
+    all positions again.
     """
     figures = path.figures
     plain = steady(figures) & (figures["round"] == 0) & (figures["forward_ms"] > 0)
     plain &= np.isfinite(figures["kv_bytes"])
+    plain &= ~np.isin(figures["node"], list(shared))
     plain[:1] = False
     found = []
     for at in np.flatnonzero(plain)[-NEWEST:].tolist():
@@ -190,6 +196,37 @@ def round_passes(
                 flops=pass_flops(facts, start, [record.written], heads=record.written),
                 yielded=record.added,
                 plain_bytes=sum(step_bytes(facts.weight_bytes, each * seen) for seen in before),
+                warmup=record.warmup,
+            )
+        )
+    return found
+
+
+def in_one_pass(record: PassRecord) -> bool:
+    """True if several rows went through the model together."""
+    return record.rows > 1 and record.passes == 1 and record.forward_ms > 0
+
+
+def batch_passes(
+    facts: ModelFacts, records: Sequence[PassRecord], steps: Mapping[int, StepRecord]
+) -> list[Pass]:
+    """The newest passes over several rows, a token each; ``steps`` has their nodes."""
+    found = []
+    for record in [one for one in records if in_one_pass(one)][-NEWEST:]:
+        rows = [one for one in record.columns if one.part is Part.ROW and one.nodes]
+        seen = [steps[one.nodes[0]].position for one in rows if one.nodes[0] in steps]
+        if record.kv_bytes is None or not seen or len(seen) < len(rows):
+            continue
+        found.append(
+            Pass(
+                PassKind.BATCH,
+                tokens=record.rows,
+                context=max(seen),
+                ms=record.forward_ms,
+                nbytes=step_bytes(facts.weight_bytes, record.kv_bytes),
+                flops=sum(pass_flops(facts, at - 1, [1]) for at in seen),
+                yielded=len(rows),
+                plain_bytes=len(rows) * facts.weight_bytes + record.kv_bytes,
                 warmup=record.warmup,
             )
         )

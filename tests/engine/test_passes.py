@@ -9,6 +9,7 @@ import pytest
 from engine.passes import (
     PassKind,
     Roof,
+    batch_passes,
     bound_by,
     decode_passes,
     figures_of_kind,
@@ -19,6 +20,7 @@ from engine.passes import (
     round_passes,
     why_none,
 )
+from engine.records.columns import Part, PassColumn, PassRecord
 from engine.records.measured import Ceilings
 from engine.records.model import KVStorage
 from engine.roofline import step_flops
@@ -129,3 +131,21 @@ def test_why_there_are_no_passes() -> None:
     assert why_none(recurrent, None).endswith("a state of constant size")
     assert why_none(SMOLLM2, 1) == ""
     assert prefill_passes(SMOLLM2, None) == []
+
+
+def test_a_batch_reads_the_weights_once_for_all_of_its_rows() -> None:
+    """Two rows in 40 ms; alone they would have taken 54 ms at least."""
+    steps = [step(1, timing(0.0), kv(10, computed=10))]
+    steps += [step(2, timing(40.0), kv(11)), step(3, timing(40.0), kv(11), parent=1)]
+    columns = tuple(PassColumn(at, 1, Part.ROW, (at + 2,)) for at in (0, 1))
+    record = PassRecord(columns, 2, 1, 40.0, 42.0, "float32", 538_060_032, 22 * 46_080)
+    run = view(SMOLLM2, prompt(10), prefill(chunk(0, 10, 500.0)), *steps, record, cursor=2)
+    (found,) = batch_passes(SMOLLM2, run.log.passes, run.log.nodes)
+    assert (found.kind, found.tokens, found.context) == (PassKind.BATCH, 2, 11)
+    assert found.nbytes == 538_060_032 + 22 * 46_080
+    assert found.plain_bytes == 2 * 538_060_032 + 22 * 46_080
+    assert found.flops == 2 * step_flops(134_515_008, 30, 9, 64, 11)
+    # Its time is the whole pass's, not that of a plain step.
+    assert decode_passes(SMOLLM2, run.path, 10, record.nodes) == []
+    assert batch_passes(SMOLLM2, [replace(record, passes=2)], run.log.nodes) == []
+    assert batch_passes(SMOLLM2, [replace(record, kv_bytes=None)], run.log.nodes) == []

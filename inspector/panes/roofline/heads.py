@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from engine.napkin.figures import token_bytes
+from engine.napkin.library import Library
 from engine.records.cache import KVState
 from engine.records.model import ModelFacts
 from engine.text import visible
+from inspector.draw.cells import left
 from inspector.draw.numbers import (
     NOTHING,
     cut,
@@ -41,7 +44,20 @@ def head_lines(view: View, width: int, height: int) -> list[Content]:
         lines = wrapped("this model", 12, width, f"n/a  {why}")
     else:
         lines = [_names(width), *_this(facts, kv, each, width), cut(muted(_NO_LATENT), width)]
+    room = height - len(lines) - 2
+    if room > 1:
+        lines += [heading("Other models, 16 bit", width), *_others(width)[:room]]
     return [title, *lines][:height]
+
+
+def _others(width: int) -> list[Content]:
+    """A line for each shape that ships, those that keep most first."""
+    shapes = sorted(Library.load().models.values(), key=token_bytes, reverse=True)
+    return [
+        _row(f"{shape.name}, {shape.attention}", derived(size(each)), each, width)
+        for shape in shapes
+        for each in (token_bytes(shape),)
+    ]
 
 
 def _names(width: int) -> Content:
@@ -92,7 +108,7 @@ def _kinds(facts: ModelFacts) -> Sequence[tuple[str, int]]:
 
 
 def _row(name: str, figure: Content, each: float | None, width: int) -> Content:
-    line = Content(f"{name:<{NAME}}") + right(figure, CELL)
+    line = Content(left(name, NAME)) + right(figure, CELL)
     for length in CONTEXTS if each is not None else ():
         line += right(derived(size((each or 0.0) * length)), CELL)
     return cut(line, width)

@@ -23,6 +23,8 @@ from inspector.widgets.picture import CEILINGS, Picture
 PARTS = ("roofline", "growth", "modules", "K and V")
 WIDE, TALL = 118, 26
 """From this size on the parts stand side by side."""
+HEADS = 8
+"""Lines that K and V of this model take."""
 _GAP = 3
 
 
@@ -64,12 +66,10 @@ def _part(view: View, found: Found, part: int, width: int, height: int) -> Seque
 def _side_by_side(view: View, found: Found, part: int, width: int, height: int) -> list[Content]:
     left = width * 11 // 20
     right = width - left - _GAP
-    below = head_lines(view, left, height)
-    first = [*roof_lines(view, found, left, height - len(below) - 1), Content(""), *below]
-    if PARTS[part] == "modules":
-        second = module_lines(view, right, height)
-    else:
-        second = growth_lines(view, found, right, height)
+    first = [*roof_lines(view, found, left, height - HEADS - 1), Content("")]
+    first += head_lines(view, left, HEADS)
+    # At the right, growth, or the part that was asked for and is not at the left.
+    second = _part(view, found, part if part in (2, 3) else 1, right, height)
     return beside(first, second, left, _GAP)
 
 

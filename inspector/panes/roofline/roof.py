@@ -12,9 +12,11 @@ from engine.passes import (
     Pass,
     PassFigures,
     PassKind,
+    batch_passes,
     by_kind,
     decode_passes,
     figures_of_kind,
+    in_one_pass,
     prefill_passes,
     ridge,
     roof,
@@ -76,6 +78,8 @@ KIND, BOUND = 10, 12
 """Cells of the sign and name of a kind, and of what binds it."""
 AHEAD = (1_024, 8_192, 32_768, 131_072)
 """Contexts at which the floor is told, as far as the model has them."""
+LOOKED_AT = 1000
+"""Batched passes that are looked at, the newest."""
 EVERY = 16
 """While a run goes on, its passes are drawn again after so many tokens."""
 
@@ -107,8 +111,11 @@ def found_in(view: View) -> Found:
     if not view.settled:
         path = path[: len(path) // EVERY * EVERY]
     passes = prefill_passes(facts, view.prefill)
-    passes += decode_passes(facts, path, view.prompt_length)
+    batches = [one for one in view.log.passes[-LOOKED_AT:] if in_one_pass(one)]
+    shared = {node for one in batches for node in one.nodes}
+    passes += decode_passes(facts, path, view.prompt_length, shared)
     passes += round_passes(facts, path, view.prompt_length, view.log.rounds)
+    passes += batch_passes(facts, batches, view.log.nodes)
     each = nbytes / kv.stored if kv.stored else None
     return Found(facts, by_kind(passes), ceilings, "", each)
 
