@@ -63,7 +63,8 @@ def xy_chart(
 
     Of what falls into one cell, the later is seen. Empty where there is no room.
     """
-    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+    spans = across.low < across.high and up.low < up.high
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT or not spans:
         return ()
     # Only when something is drawn: the import takes longer than all panes of a first paint.
     import plotext

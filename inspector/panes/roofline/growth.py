@@ -225,6 +225,7 @@ def _fit_dots(fit: Line | Parts | None, across: Axis) -> list[Dots]:
 
 def _axis(values: Sequence[float]) -> Axis:
     low, high = bounds(min(values), max(values))
+    low = low if low < high else 0.0
     middle = (low + high) / 2
     ends = [low, middle, high] if high - low >= 2 else [low, high]
     return Axis(low, high, tuple((at, f"{at:,.0f}") for at in ends))
