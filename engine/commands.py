@@ -225,8 +225,7 @@ class MeasureCurves:
 
 @dataclass(frozen=True, slots=True)
 class MeasureModules:
-    """Answer with ``ModulesTimed``: where a decode step's time goes after ``node``'s text, and that
-    of reading it.
+    """Answer with ``ModulesTimed``: times by module of a step after ``node``, and of its reading.
 
     The run stays as it is.
     """

@@ -1,4 +1,4 @@
-"""Where a pass spends its time, module by module, and what finding that out costs.
+"""Time of a pass, module by module, and the cost of finding it out.
 
 Hooks on every module slow a pass down, and a decode step that is run in fewer operations has no
 modules to hang them on. So nothing of this is in a run's own passes: the text is read beside it,

@@ -169,7 +169,7 @@ class TimedPass:
 
     @property
     def cost_ms(self) -> float:
-        """What the timing itself costs: a pass with it less one without."""
+        """Cost of the timing itself: a pass with it less one without."""
         return self.timed_ms - self.plain_ms
 
 

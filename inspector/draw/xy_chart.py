@@ -31,7 +31,7 @@ class Dots:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis spans, and where it is labelled; with ``log`` in equal ratios."""
+    """Ends and labels of an axis; with ``log`` equal ratios are equally long."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Axis:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Where a value lies, in plotext's own units."""
+        """The place of a value, in plotext's own units."""
         return math.log10(value) if self.log else value
 
     def holds(self, value: float) -> bool:

@@ -1,4 +1,4 @@
-"""What stands where this machine's ceilings would, while they are not known."""
+"""Words in the place of this machine's ceilings, while they are not known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from inspector.state.view import View
 
 
 def asked_for(view: View) -> str:
-    """Why there are no ceilings, and what brings them."""
+    """The reason for which there are no ceilings, and what brings them."""
     log = view.log
     if log.ceilings_awaited:
         return "waits for the run's end"

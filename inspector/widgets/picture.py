@@ -24,7 +24,7 @@ DENSE = Want()
 """The whole logits of the cursor's step."""
 
 CEILINGS = Want()
-"""What this machine can do at best, measured while nothing else runs."""
+"""The ceilings of this machine, measured while nothing else runs."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,1 +1,1 @@
-"""How near passes come to what this machine can do, and how they grow with the text."""
+"""Passes below what this machine can do, and their growth with the text."""

@@ -1,4 +1,4 @@
-"""Where a decode step and a reading spend their time, module by module, and what timing costs."""
+"""Time of a decode step and of a reading, module by module, and the cost of timing them."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def _floor(found: Found, width: int) -> list[Content]:
 
 
 def _above_one(found: Found, width: int) -> list[Content]:
-    """Why MBU is never above 1 for a pass, and can be for what several tokens of one pass cost."""
+    """The reason for which tokens of one pass can exceed 100%, and a pass itself cannot."""
     lines = []
     for kind in (PassKind.ROUND, PassKind.BATCH):
         figures = figures_of_kind(found.passes.get(kind, ()), found.ceilings)
