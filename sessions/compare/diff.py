@@ -185,11 +185,16 @@ def _settings_there(a: Side, b: Side, together: Iterable[_Steps]) -> SettingsThe
     one_run = a.run is not None and a.run == b.run
     for one, other, _ in together:
         if one.node != other.node if one_run else one.token != other.token:
-            changes = tuple(_changes(_drawn_with(one), _drawn_with(other)))
-            if not changes and one.chain_spec != other.chain_spec:
-                changes = (Change("chain", one.chain_spec, other.chain_spec),)
-            return SettingsThere(one.position, changes)
+            return SettingsThere(one.position, settings_between(one, other))
     return None
+
+
+def settings_between(one: StepRecord, other: StepRecord) -> tuple[Change, ...]:
+    """Differences between the settings that two tokens were drawn with, the seed among them."""
+    changes = tuple(_changes(_drawn_with(one), _drawn_with(other)))
+    if not changes and one.chain_spec != other.chain_spec:
+        return (Change("chain", one.chain_spec, other.chain_spec),)
+    return changes
 
 
 def _drawn_with(step: StepRecord) -> dict[str, Any]:

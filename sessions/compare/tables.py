@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.records.arrays import DoubleArray, FloatArray
+from engine.records.partial import Interval
 from engine.records.step import TopTable
 from engine.records.vocabulary import Token
 
@@ -117,6 +118,38 @@ def kl(
     rest_q = max(rest_q, _NOTHING)
     low = _exact(np.append(common_p, rest_p), np.append(common_q, rest_q)).low
     return Bound(low, None, f"{rest_p:.2%} of a's mass is on tokens that b did not keep")
+
+
+def total_variation(a: TopTable, b: TopTable, level: int) -> float:
+    """Half the sum of |p - q| at ``level``, 0 to 1: the least share of draws that must differ.
+
+    An ``Interval`` where the mass on candidates that a table lacks, or whose probability is only
+    bounded, leaves it open. Candidates that are missing may agree to the last bit or not at all.
+    """
+    if a is b:
+        return 0.0
+    rows_a, rows_b = common_rows(a, b)
+    p, q = a.probs[level], b.probs[level]
+    apart = np.abs(p[rows_a] - q[rows_b])
+    slack = _slack(a, level)[rows_a] + _slack(b, level)[rows_b]
+    # The mass on tokens that not both tables hold.
+    rest_p, rest_q = _missing(p[rows_a]), _missing(q[rows_b])
+    if not slack.any() and _missing(p) == _missing(q) == 0.0:
+        return float(apart.sum() + rest_p + rest_q) / 2
+    unsure = float(slack.sum())
+    least = float(np.maximum(0.0, apart - slack).sum()) + max(0.0, abs(rest_p - rest_q) - unsure)
+    most = float((apart + slack).sum()) + rest_p + rest_q + unsure
+    return Interval.of(least / 2, min(1.0, most / 2))
+
+
+def _slack(top: TopTable, level: int) -> DoubleArray:
+    return np.zeros(top.ids.size) if top.slack is None else top.slack[level]
+
+
+def _missing(probs: DoubleArray) -> float:
+    """The mass that ``probs`` lack; 0 where that is rounding."""
+    rest = 1.0 - float(probs.sum())
+    return rest if rest > _NOTHING else 0.0
 
 
 def _exact(p: DoubleArray, q: DoubleArray) -> Bound:
