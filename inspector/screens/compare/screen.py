@@ -1,0 +1,351 @@
+"""The compare screen: columns side by side, and below them the focused one's ladder and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from engine.text import visible
+from inspector.messages import GoTo
+from inspector.panes.ladder.pane import LadderPane
+from inspector.screens.compare.ask import AskColumn, Wanted
+from inspector.screens.compare.column import ColumnPane, ColumnUI
+from inspector.screens.compare.keys import KEYS
+from inspector.screens.compare.why import WhyPane, pair_of
+from inspector.screens.debugger import USABLE, WIDE
+from inspector.state.columns import LETTERS, MOST
+from inspector.state.comparison import Comparison
+from inspector.widgets.footer import Footer
+from inspector.widgets.line_view import Pane
+from inspector.widgets.status import StatusLine
+
+COLUMN_WIDTH = 38
+"""Cells that a column has at least, where there is more than one."""
+LADDER, WHY, FIGURES, PLOTS = "compare-ladder", "compare-why", "compare-figures", "compare-plots"
+BELOW = {LADDER: "Ladder", WHY: "Why", FIGURES: "Figures", PLOTS: "Plots"}
+
+
+class CompareScreen(Screen[None]):
+    """Columns in lockstep. Answers once the user goes back to the debugger."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
+    DEFAULT_CSS = """
+    CompareScreen #columns { height: 1fr; }
+    CompareScreen ColumnPane { width: 1fr; }
+    CompareScreen #below { height: 1fr; }
+    CompareScreen #beside { width: 1fr; }
+    CompareScreen #below Pane { width: 1fr; }
+    CompareScreen #compare-tabs { height: 1; padding: 0 1; }
+    """
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        *,
+        changed: Callable[[], None],
+        as_text: Callable[[], None],
+        can_run: Callable[[], bool],
+    ) -> None:
+        """``changed`` has the app draw; ``as_text`` shows the two columns as one text."""
+        super().__init__()
+        self.comparison = comparison
+        self._changed = changed
+        self._as_text = as_text
+        self._can_run = can_run
+        self._opened = LADDER
+        self._zoomed = ""
+        self._aligned = False
+        self._first_shown = 0
+        self._busy_s: float | None = None
+
+    def compose(self) -> ComposeResult:
+        yield StatusLine(id="status")
+        with Horizontal(id="columns"):
+            for place, letter in enumerate(LETTERS):
+                yield ColumnPane(letter, place)
+        yield Static(id="compare-tabs")
+        with Horizontal(id="below"):
+            yield LadderPane(id=LADDER)
+            with Vertical(id="beside"):
+                yield WhyPane(id=WHY)
+        yield Static(id="too-small")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self._lay_out()
+        self._focus_column()
+
+    # --- layout -------------------------------------------------------------------------------
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out()
+
+    @property
+    def _wide(self) -> bool:
+        return self.size.width >= WIDE[0] and self.size.height >= WIDE[1]
+
+    @property
+    def _below(self) -> list[str]:
+        """Panes below the columns that there is something for."""
+        return [name for name in BELOW if self.query(f"#{name}")]
+
+    def _lay_out(self) -> None:
+        small = self.size.width < USABLE[0] or self.size.height < USABLE[1]
+        self.set_class(small, "-small")
+        if small:
+            wanted = f"{self.size.width}x{self.size.height} is too small: llm-inspect needs "
+            wanted += f"{USABLE[0]}x{USABLE[1]}"
+            self.query_one("#too-small", Static).update(Content(wanted))
+        shown = self._on_screen()
+        for pane in self.query(Pane):
+            pane.display = (pane.id or "") in shown
+        for name in ("columns", "below", "beside"):
+            box = self.query_one(f"#{name}")
+            box.display = not small and any(one.display for one in box.query(Pane))
+        tabs = self.query_one("#compare-tabs", Static)
+        tabs.display = not (small or self._zoomed)
+        tabs.update(self._tabs())
+        self.show(self._busy_s)
+
+    def _on_screen(self) -> set[str]:
+        """Ids of the panes that are to be seen."""
+        if self._zoomed:
+            return {self._zoomed}
+        room = max(1, self.size.width // COLUMN_WIDTH)
+        count, focused = len(self.comparison.columns), self.comparison.focused
+        room = min(room, count)
+        first = min(max(self._first_shown, focused - room + 1), focused, count - room)
+        self._first_shown = max(0, first)
+        columns = {f"column-{self._first_shown + at}" for at in range(room)}
+        if not self._wide:
+            return columns | {self._opened}
+        third = self._opened if self._opened in (FIGURES, PLOTS) else FIGURES
+        return columns | {LADDER, WHY, third}
+
+    def _tabs(self) -> Content:
+        """Which columns are in sight, what dice are thrown, and the panes below."""
+        count, first = len(self.comparison.columns), self._first_shown
+        seen = sum(pane.display for pane in self.query(ColumnPane))
+        parts: list[tuple[str, str]] = []
+        if seen < count:
+            parts.append((f"columns {first + 1}–{first + seen} of {count} (h l)  ", "bold"))
+        dice = "the same dice" if self.comparison.same_dice else "each its own dice"
+        parts.append((f"{dice}  ", "$title"))
+        if not self._wide:
+            for name in self._below:
+                style = "bold reverse" if name == self._opened else "$cut"
+                parts.append((f" {BELOW[name]} ", style))
+        return Content.assemble(*parts)
+
+    # --- showing ------------------------------------------------------------------------------
+
+    def show(self, busy_s: float | None) -> None:
+        """Draw the columns as they are now on every pane that can be seen."""
+        self._busy_s = busy_s
+        if not self.is_mounted or not self.query(LadderPane):
+            return
+        comparison = self.comparison
+        column, other = comparison.column, comparison.other
+        with self.app.batch_update():
+            self.query_one(StatusLine).show(column.view, busy_s)
+            for pane in self.query(ColumnPane):
+                if pane.display:
+                    self._show_column(pane)
+            ladder = self.query_one(LadderPane)
+            if ladder.display:
+                ladder.show(column.view)
+            pair = None
+            if other is not column:
+                pair = pair_of(
+                    (comparison.letter(column), column),
+                    (comparison.letter(other), other),
+                    comparison.parting_of_pair(),
+                )
+            why = self.query_one(WhyPane)
+            if why.display:
+                why.show_pair(column.view, pair)
+
+    def _show_column(self, pane: ColumnPane) -> None:
+        comparison = self.comparison
+        if pane.place >= len(comparison.columns):
+            return
+        column, first = comparison.columns[pane.place], comparison.columns[0]
+        pane.show_column(
+            column.view,
+            ColumnUI(
+                title=column.title,
+                parting=comparison.parting(column),
+                other=first.ids if column is not first else (),
+                paused=column.paused,
+                waiting=comparison.running and column.goes_on,
+                error=column.error,
+                chosen=column is comparison.column,
+                aligned=self._aligned,
+            ),
+        )
+
+    def tick(self, busy_s: float | None) -> None:
+        """Only the status line: a pass is taking long."""
+        for line in self.query(StatusLine):
+            line.show(self.comparison.column.view, busy_s)
+
+    # --- focus --------------------------------------------------------------------------------
+
+    @on(events.DescendantFocus)
+    def _focused(self, event: events.DescendantFocus) -> None:
+        widget = event.widget
+        if isinstance(widget, ColumnPane) and widget.place != self.comparison.focused:
+            self.comparison.focus(widget.place)
+            self._lay_out()
+
+    def _focus_column(self) -> None:
+        self.set_focus(self.query_one(f"#column-{self.comparison.focused}"))
+
+    def action_column(self, place: int) -> None:
+        """Give a column the focus, and bring it into sight."""
+        if place < len(self.comparison.columns):
+            self.comparison.focus(place)
+            if self._zoomed.startswith("column-"):
+                self._zoomed = f"column-{place}"
+            self._lay_out()
+            self._focus_column()
+
+    def action_beside(self, by: int) -> None:
+        self.action_column(max(0, self.comparison.focused + by))
+
+    def action_next_pane(self, by: int) -> None:
+        """From the columns to the panes below, one after the other."""
+        names = [f"column-{self.comparison.focused}", *self._below]
+        now = self.focused.id if self.focused is not None else None
+        at = names.index(now) if now in names else 0
+        name = names[(at + by) % len(names)]
+        if name in BELOW:
+            self._opened = name
+        if self._zoomed:
+            self._zoomed = name
+        self._lay_out()
+        self.set_focus(self.query_one(f"#{name}"))
+
+    def action_zoom(self) -> None:
+        """The focused pane alone, or all again."""
+        focused = self.focused
+        name = focused.id if isinstance(focused, Pane) and focused.id else self._opened
+        self._zoomed = "" if self._zoomed else name
+        self._lay_out()
+
+    def action_close(self) -> None:
+        if self._zoomed:
+            self.action_zoom()
+        else:
+            self.dismiss()
+
+    # --- keys ---------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """False: the key means nothing here. None: a model is needed, and there is none."""
+        if not hasattr(self, f"action_{action}"):
+            return False
+        if action == "column":
+            return isinstance(parameters[0], int) and parameters[0] < len(self.comparison.columns)
+        needs_model = action in ("alone", "add", "dice", "pause_column")
+        return None if needs_model and not self._can_run() else True
+
+    def action_step(self) -> None:
+        self.comparison.step()
+        self._changed()
+
+    def action_step_ten(self) -> None:
+        self.comparison.step(10)
+        self._changed()
+
+    def action_step_back(self) -> None:
+        self.comparison.back()
+        self._changed()
+
+    def action_continue(self) -> None:
+        self.comparison.run()
+        self._changed()
+
+    def action_pause_or_run(self) -> None:
+        self.comparison.toggle()
+        self._changed()
+
+    def action_interrupt(self) -> None:
+        self.comparison.pause()
+        self._changed()
+
+    def action_first(self) -> None:
+        self.comparison.first()
+        self._changed()
+
+    def action_last(self) -> None:
+        self.comparison.last()
+        self._changed()
+
+    def action_pause_column(self) -> None:
+        self.comparison.toggle_column()
+        self._changed()
+
+    def action_alone(self) -> None:
+        self.comparison.alone()
+        self._changed()
+
+    def action_dice(self) -> None:
+        self.comparison.swap_dice()
+        self._lay_out()
+
+    def action_align(self) -> None:
+        self._aligned = not self._aligned
+        self._changed()
+
+    def action_against(self) -> None:
+        self.comparison.next_against()
+        self._changed()
+
+    def action_as_text(self) -> None:
+        self._as_text()
+
+    def action_remove(self) -> None:
+        try:
+            self.comparison.remove()
+        except ValueError as error:
+            self._refuse(error)
+        self._lay_out()
+        self._focus_column()
+
+    def action_add(self) -> None:
+        if len(self.comparison.columns) >= MOST:
+            self._refuse(f"there are {MOST} columns already: D removes one")
+            return
+        self.app.push_screen(AskColumn(), self._add)
+
+    def _add(self, wanted: Wanted | None) -> None:
+        if wanted is None:
+            return
+        try:
+            self.comparison.add(wanted.settings, wanted.seed, wanted.title)
+        except ValueError as error:
+            self._refuse(error)
+        self.action_column(len(self.comparison.columns) - 1)
+
+    def _refuse(self, reason: object) -> None:
+        self.notify(visible(str(reason)), severity="warning", markup=False)
+
+    @on(GoTo)
+    def _go_to(self, message: GoTo) -> None:
+        """A click on a token moves all cursors to its position."""
+        message.stop()
+        depth = self.comparison.log.tree.depth(message.node)
+        if depth is not None:
+            for column in self.comparison.columns:
+                column.go_to(depth)
+            self._changed()
