@@ -21,6 +21,7 @@ from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from inspector.actions.allowed import Allowed
 from inspector.actions.breakpoints import Breakpoints
+from inspector.actions.comparing import Comparing
 from inspector.actions.forks import Forks
 from inspector.actions.keeping import Keeping
 from inspector.actions.measure import Measurements
@@ -111,6 +112,7 @@ class Inspector(FlowApp[None]):
         self.controller.breakpoints.take_over(asked.breakpoints)
         self.measurements = Measurements(self, ceilings, keep_ceilings)
         self.trying = Trying(self)
+        self.comparing = Comparing(self)
         self.keeping = Keeping(self, recorder)
         self.forks = Forks(self, self.trying, self.keeping)
         self.breakpoints = Breakpoints(self, self.keeping)
@@ -147,6 +149,7 @@ class Inspector(FlowApp[None]):
             self.engine.send(self.asked.configure)
             self.controller.tell_breakpoints()
             self.engine.send(self.asked.submit)
+        self.call_after_refresh(self.comparing.begin)
         self.set_interval(_TICK_S, self._tick)
 
     def on_unmount(self) -> None:
@@ -178,7 +181,8 @@ class Inspector(FlowApp[None]):
     @on(RecordsArrived)
     def _records(self) -> None:
         before = self.controller.log.state.state
-        self.controller.take(self.keeping.keep(self.engine.client.take()))
+        self.controller.take(records := self.keeping.keep(self.engine.client.take()))
+        self.comparing.take(records)
         self.keeping.keep_breakpoints()
         for dialog in self._open(Dialog):
             dialog.heard(self.controller.log)
@@ -230,7 +234,8 @@ class Inspector(FlowApp[None]):
     def _draw(self) -> None:
         self.controller.log.can_measure = self.engine.can_run
         watched = self.controller.breakpoints.watched(self.controller.cursor.node)
-        for debugger in self._open(DebuggerScreen):
+        compared = self.comparing.draw(self.busy_s)
+        for debugger in [] if compared else self._open(DebuggerScreen):
             debugger.show(self.controller.view, self.busy_s, watched)
         for screen in self._open(BreakpointsScreen):
             screen.show()
@@ -375,7 +380,7 @@ class Inspector(FlowApp[None]):
             await self.flow(self._recovery.answer())
 
     async def action_compare_branches(self) -> None:
-        await self.flow(self.sessions.compare_branches())
+        await self.flow(self.comparing.here())
 
     async def action_quit(self) -> None:
         if modal_open(self) or not self.debugger.step_out():

@@ -52,6 +52,16 @@ TOPICS = (
         "branch-delete branch-undo prompt",
     ),
     Topic(
+        "Comparing",
+        "Columns of one run side by side, each with settings of its own: **n** steps all of them "
+        "with one pass. **V** opens them on branches, on what the dials try, on the stacks, and "
+        "so does llm-inspect compare.",
+        "compare.add compare.remove compare.pause compare.alone compare.dice compare.align "
+        "compare.against compare.before compare.after compare.text compare.column-1 "
+        "compare.column-2 compare.column-3 compare.column-4 compare.column-5 compare.column-6 "
+        "compare.column-7 compare.column-8 compare.interrupt compare.close",
+    ),
+    Topic(
         "Sessions",
         "A run is saved as it goes. **w** gives it a name, **o** lists what there is; the command "
         "line opens a session with llm-inspect replay NAME, without a model.",
@@ -110,7 +120,7 @@ SYNONYMS = {
     "branch-delete": "remove drop prune",
     "branch-name": "rename label bookmark mark",
     "branch-after": "switch sibling other",
-    "compare-branches": "diff difference versus",
+    "compare-branches": "diff difference versus branches columns side by side",
     "prompt": "new run edit text message chat system input",
     "save": "write keep name store file",
     "export": "copy html markdown csv json svg picture screenshot share report",

@@ -113,8 +113,9 @@ SESSIONS: list[Binding] = [
           "Open, keep or discard the run that a crash has interrupted"),
     hidden("y", "copy", "Copy text", "copy",
            "The prompt and this branch's text, to the terminal's clipboard"),
-    hidden("V", "compare_branches", "Compare branches", "compare-branches",
-           "This branch beside another one: where they part, and by which settings"),
+    hidden("V", "compare_branches", "Compare", "compare-branches",
+           "Branches side by side, in columns that step together; with the dials open, what is "
+           "tried; on the stacks, each stack"),
 ]
 """Keys of saved runs."""
 
@@ -199,6 +200,12 @@ NEEDS_MODEL = frozenset(
 
 USES_FILES = frozenset(["save", "export", "sessions", "interrupted", "suspend_process"])
 """Actions that write a file, look for others or lead to the shell: none of them in a browser."""
+
+
+ANYWHERE = frozenset(
+    ["help", "command_palette", "breakpoints", "restart", "suspend_process", "save", "export"]
+)
+"""Actions that also mean something above a screen that shows the run in its own way."""
 
 
 def pane_key(number: int) -> str:

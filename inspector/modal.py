@@ -1,11 +1,22 @@
-"""Test for an open modal dialog, which takes the keys from the screen below it."""
+"""Screens above the debugger: modal dialogs, and others that show the run in its place."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from textual.app import App
 from textual.screen import ModalScreen, Screen, SystemModalScreen
+
+_Result = TypeVar("_Result")
+
+
+class RunScreen(Screen[_Result]):
+    """A screen that shows the run in the debugger's place, with keys of its own for it."""
+
+
+def run_screen_open(app: App[Any]) -> bool:
+    """True if such a screen lies above the debugger."""
+    return any(isinstance(one, RunScreen) for one in app.screen_stack)
 
 
 def modal_open(app: App[Any]) -> bool:

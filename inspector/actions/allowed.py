@@ -5,8 +5,8 @@ from __future__ import annotations
 from inspector.actions.host import Host
 from inspector.actions.recover import Recovery
 from inspector.actions.replay import Recording
-from inspector.keys import NEEDS_MODEL, OPENING, USES_FILES
-from inspector.modal import modal_open
+from inspector.keys import ANYWHERE, NEEDS_MODEL, OPENING, USES_FILES
+from inspector.modal import modal_open, run_screen_open
 from inspector.screens.debugger import DebuggerScreen
 
 
@@ -29,6 +29,8 @@ class Allowed:
 
     def now(self, action: str) -> bool | None:
         """False: the key means nothing now. None: a model is needed, and there is none."""
+        if run_screen_open(self._host.app) and action not in ANYWHERE:
+            return False
         there = not (self._read_only and action in USES_FILES)
         match action:
             case "turn":

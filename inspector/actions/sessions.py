@@ -113,24 +113,6 @@ class Sessions:
         self._host.copy_to_clipboard(view.prompt.text + output_text(view.branch))
         self._host.say("this branch's text is in the clipboard, if the terminal allows that")
 
-    async def compare_branches(self) -> None:
-        """Show what differs between this branch and another one; of several, ask which."""
-        from inspector.screens.branches import BranchMenu
-        from inspector.screens.text import TextScreen
-        from inspector.state.comparing import other_tips, sides
-        from sessions.compare import text as diff_text
-        from sessions.compare.diff import diff
-
-        view = self._host.controller.view
-        tips = other_tips(view)
-        if not tips:
-            self._host.say("there is no fork above: f makes one", warn=True)
-            return
-        tip = tips[0] if len(tips) == 1 else await self._host.ask(BranchMenu(view, tips))
-        if tip is not None:
-            lines = diff_text.lines(diff(*sides(view, tip)))
-            await self._host.ask(TextScreen("Two branches", lines))
-
     async def browse(self) -> None:
         """Look at the sessions there are; one that is chosen is opened in this run's place."""
         from inspector.screens.sessions import SessionsScreen

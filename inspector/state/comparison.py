@@ -15,6 +15,7 @@ from engine.records.events import Record, RunState, StateChanged
 from inspector.state.columns import LETTERS, MOST, ComparedColumn, Partings
 from inspector.state.view import RunLog
 
+_NEW_ENGINE = (RunState.DEAD, RunState.LOADING)
 _READY = (RunState.READY, RunState.PAUSED, RunState.STOPPED)
 
 
@@ -30,12 +31,13 @@ class Comparison:
         """Place of the column that it is compared with."""
         self.same_dice = True
         """True if all columns use the same number at the same position."""
-        self.passes: list[PassRecord] = []
         self._send = send
         self._partings = Partings()
-        self._next_number = 1
-        # A StepMany is on its way or runs; what it was asked for must be asked for anew.
+        self._next_number = 0
+        # A StepMany is on its way, or runs.
         self._in_flight = False
+        # A pass has come of it.
+        self._passed = False
         # Columns are brought to this depth; None: they stand.
         self._target: float | None = None
         # The one column that goes on, where it does so by itself.
@@ -82,8 +84,15 @@ class Comparison:
         self._again()
 
     def new_number(self) -> int:
-        self._next_number += 1
-        return self._next_number - 1
+        """A number that no column of this run has had."""
+        used = max((one.column for one in self.log.columns.columns), default=0)
+        self._next_number = max(self._next_number, used) + 1
+        return self._next_number
+
+    @property
+    def begun(self) -> bool:
+        """True if some column has a token."""
+        return any(one.depth for one in self.columns)
 
     def remove(self) -> None:
         """Take the focused column out; its branch stays in the tree. Raises ValueError."""
@@ -200,10 +209,6 @@ class Comparison:
             self._target, self._only = None, None
         self._again()
 
-    def engine_is_new(self) -> None:
-        """What the old engine was asked for is not coming."""
-        self._in_flight, self._target, self._only = False, None, None
-
     def take(self, records: Iterable[Record]) -> None:
         """Take in records that the log has already."""
         for record in records:
@@ -216,7 +221,7 @@ class Comparison:
                     self._settle(record)
 
     def _pass(self, record: PassRecord) -> None:
-        self.passes.append(record)
+        self._passed = True
         numbered = {one.number: one for one in self.columns}
         for part in record.columns:
             column = numbered.get(part.column)
@@ -235,12 +240,15 @@ class Comparison:
                 column.error = column.known.error
 
     def _settle(self, changed: StateChanged) -> None:
-        if changed.state is RunState.DEAD:
-            self.engine_is_new()
+        if changed.state in _NEW_ENGINE and self._in_flight:
+            # What the old one was asked for is not coming.
+            self._in_flight, self._target, self._only = False, None, None
         if changed.state not in _READY:
             return
-        self._in_flight = False
-        if changed.reason and changed.state is RunState.PAUSED:
+        waited, self._in_flight = self._in_flight, False
+        stopped = changed.reason and changed.state is RunState.PAUSED
+        fruitless = changed.state is RunState.STOPPED and not self._passed
+        if waited and (stopped or fruitless):
             # Something stopped them all: a breakpoint, an error.
             self._target, self._only = None, None
         self._go_on()
@@ -262,7 +270,7 @@ class Comparison:
         if not orders:
             self._target, self._only = None, None
             return
-        self._in_flight = True
+        self._in_flight, self._passed = True, False
         self._send(StepMany(orders, count))
 
     def _next_passes(self, target: float) -> tuple[tuple[Column, ...], int | None]:

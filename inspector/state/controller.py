@@ -159,6 +159,10 @@ class Controller:
 
     # --- moving -------------------------------------------------------------------------------
 
+    def stay(self) -> None:
+        """Follow no token that was not asked for here."""
+        self._left, self._follow = 0, None
+
     def step(self) -> None:
         """Follow the recorded child, or have one pass run."""
         if self.cursor.forward():

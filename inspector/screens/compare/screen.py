@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from engine.text import visible
 from inspector.messages import GoTo
+from inspector.modal import RunScreen
 from inspector.panes.ladder.pane import LadderPane
 from inspector.screens.compare.ask import AskColumn, Wanted
 from inspector.screens.compare.column import ColumnPane, ColumnUI
@@ -33,7 +33,7 @@ LADDER, WHY, FIGURES, PLOTS = "compare-ladder", "compare-why", "compare-figures"
 BELOW = {LADDER: "Ladder", WHY: "Why", FIGURES: "Figures", PLOTS: "Plots"}
 
 
-class CompareScreen(Screen[None]):
+class CompareScreen(RunScreen[None]):
     """Columns in lockstep. Answers once the user goes back to the debugger."""
 
     AUTO_FOCUS = ""
@@ -192,11 +192,6 @@ class CompareScreen(Screen[None]):
                 aligned=self._aligned,
             ),
         )
-
-    def tick(self, busy_s: float | None) -> None:
-        """Only the status line: a pass is taking long."""
-        for line in self.query(StatusLine):
-            line.show(self.comparison.column.view, busy_s)
 
     # --- focus --------------------------------------------------------------------------------
 
