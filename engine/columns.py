@@ -68,14 +68,18 @@ def columns_of(
     stepper: Stepper,
     drafts: Drafts,
     own_settings: Callable[[Column], Effective | None],
+    told: ColumnsSet,
 ) -> Columns:
     """The columns that a command names, each with its settings, or why it has none.
+
+    In the state a column that was ``told`` of before begins where it began then.
 
     Raises StepperError for columns that cannot be told apart, and too many of them.
     """
     numbers = [one.number for one in command.columns]
     if not numbers or len(numbers) > MOST_COLUMNS or len(set(numbers)) < len(numbers):
         raise StepperError(f"give 1 to {MOST_COLUMNS} columns, each with a number of its own")
+    began = {one.column: one.parent for one in told.columns}
     steps, states = [], []
     for one in command.columns:
         settings, speculation, error = None, drafts.speculation, ""
@@ -85,10 +89,14 @@ def columns_of(
                 speculation = drafts.opened(one.settings.draft)
         except _EXPECTED as failed:
             error = " ".join(str(failed).split())
-        steps.append(
-            ColumnStep(one.number, one.parent, settings, one.seed, one.force, speculation, error)
-        )
-        states.append(_state(one, stepper, settings, speculation, error))
+        state = _state(one, stepper, settings, speculation, error)
+        states.append(replace(state, parent=began.get(one.number, state.parent)))
+        if not one.held:
+            steps.append(
+                ColumnStep(
+                    one.number, one.parent, settings, one.seed, one.force, speculation, error
+                )
+            )
     return Columns(stepper, steps, ColumnsSet(tuple(states)))
 
 

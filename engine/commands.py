@@ -100,6 +100,7 @@ class Column:
 
     Settings and seed that are not named are the run's current ones; columns of one seed have the
     same dice at the same position. With ``force`` its next token is that one, not a drawn one.
+    One that is ``held`` is a column of the comparison, and takes no step.
     """
 
     number: int
@@ -108,6 +109,7 @@ class Column:
     seed: int | None = None
     force: int | None = None
     title: str = ""
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

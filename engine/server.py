@@ -301,7 +301,9 @@ class Engine:
 
     def _advance_columns(self, command: StepMany) -> None:
         """Step on in all columns, and say where that ended."""
-        columns = columns_of(command, self._run, self._drafts, self._own_settings)
+        columns = columns_of(
+            command, self._run, self._drafts, self._own_settings, self._columns_told
+        )
         if columns.state != self._columns_told:
             self._columns_told = columns.state
             self._send(columns.state)

@@ -96,6 +96,7 @@ class Comparing:
         tried = Settings(chain.preset, spec=chain.spec)
         made.columns[0].go_to(view.log.tree.depth(step.parent) or 0)
         made.add(tried, step.seed, f"tried: {chain.spec}", step.parent)
+        made.step()
         await self._show(made)
 
     async def _stacks(self) -> None:
@@ -111,6 +112,7 @@ class Comparing:
         for name in [one for one in PRESETS if one != chain.preset][: MOST - 1]:
             has = {dial: value for dial, value in dials.items() if _has(name, dial)}
             made.add(Settings(name, has), step.seed, PRESETS[name].title, step.parent)
+        made.step()
         await self._show(made)
 
     async def recorded(self) -> None:
@@ -153,7 +155,9 @@ class Comparing:
         if comparison is None or comparison.column.tip == comparison.other.tip:
             self._host.say("both columns are one branch so far", warn=True)
             return
-        lines = diff_text.lines(diff(*sides(comparison.column.view, comparison.other.tip)))
+        lines = diff_text.lines(
+            diff(*sides(comparison.log, comparison.column.tip, comparison.other.tip))
+        )
         self._host.app.push_screen(TextScreen("Two branches", lines))
 
     # --- while it is open ---------------------------------------------------------------------

@@ -103,10 +103,9 @@ class ComparedColumn:
         """True if a pass for all columns is one for this one too."""
         return not (self.paused or self.error or self.stop)
 
-    @property
-    def order(self) -> Column:
-        """The command's part for its next token."""
-        return Column(self.number, self.tip, self.settings, self.seed, title=self.title)
+    def order(self, *, held: bool) -> Column:
+        """The command's part for its next token; ``held``: it is to have none now."""
+        return Column(self.number, self.tip, self.settings, self.seed, title=self.title, held=held)
 
     def go_to(self, depth: int) -> None:
         """Move the cursor to the token at a depth, or as near to it as the column goes."""

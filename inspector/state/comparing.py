@@ -27,11 +27,9 @@ def _tips_beside(log: RunLog, node: int) -> Iterator[int]:
         node = tree.parents[head]
 
 
-def sides(view: View, tip: int) -> tuple[Side, Side]:
-    """The cursor's branch and the one that ends at ``tip``, each to its end."""
-    log = view.log
-    here = log.tip(view.cursor, view.visited)
-    return _side(log, here, tip), _side(log, tip, here)
+def sides(log: RunLog, one: int, other: int) -> tuple[Side, Side]:
+    """The branches that end at these two nodes."""
+    return _side(log, one, other), _side(log, other, one)
 
 
 def label(log: RunLog, tip: int, beside: int) -> str:

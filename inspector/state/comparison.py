@@ -36,6 +36,8 @@ class Comparison:
         self._next_number = 0
         # A StepMany is on its way, or runs.
         self._in_flight = False
+        # It was asked to stop between two passes.
+        self._stopping = False
         # A pass has come of it.
         self._passed = False
         # Columns are brought to this depth; None: they stand.
@@ -73,15 +75,17 @@ class Comparison:
         made = ComparedColumn(
             self.log, self.new_number(), start, settings=settings, seed=seed, title=title
         )
+        ahead = self.position if self.columns else 0
         self.place(made)
+        if ahead > made.depth:
+            self._target = max(self._target or 0, ahead)
+        if self._target is not None:
+            self._again()
         return made
 
     def place(self, column: ComparedColumn) -> None:
         """Put a column behind the others."""
-        if self.columns and self.position:
-            self._target = max(self._target or 0, self.position)
         self.columns.append(column)
-        self._again()
 
     def new_number(self) -> int:
         """A number that no column of this run has had."""
@@ -195,8 +199,7 @@ class Comparison:
 
     def pause(self) -> None:
         self._target, self._only = None, None
-        if self._in_flight:
-            self._send(Pause())
+        self._stop_pass()
 
     def toggle(self) -> None:
         """Pause what runs; run what is paused."""
@@ -255,10 +258,12 @@ class Comparison:
 
     def _again(self) -> None:
         """Have the engine go on with the columns as they are now."""
-        if self._in_flight:
+        self._stop_pass() if self._in_flight else self._go_on()
+
+    def _stop_pass(self) -> None:
+        if self._in_flight and not self._stopping:
+            self._stopping = True
             self._send(Pause())
-        else:
-            self._go_on()
 
     def _go_on(self) -> None:
         """Ask for the next passes, if nothing runs and some column has not come far enough."""
@@ -270,7 +275,7 @@ class Comparison:
         if not orders:
             self._target, self._only = None, None
             return
-        self._in_flight, self._passed = True, False
+        self._in_flight, self._stopping, self._passed = True, False, False
         self._send(StepMany(orders, count))
 
     def _next_passes(self, target: float) -> tuple[tuple[Column, ...], int | None]:
@@ -286,4 +291,5 @@ class Comparison:
         least = min(one.depth for one in going)
         limit = min((one.depth for one in going if one.depth > least), default=target)
         count = None if limit == math.inf else int(limit) - least
-        return tuple(one.order for one in going if one.depth == least), count
+        steps = [one for one in going if one.depth == least]
+        return tuple(one.order(held=one not in steps) for one in self.columns), count

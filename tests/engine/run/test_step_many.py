@@ -232,6 +232,30 @@ def test_each_step_took_as_long_as_its_pass() -> None:
             assert parts == pytest.approx(timing.total_ms)
 
 
+def test_a_held_column_is_told_of_and_takes_no_step() -> None:
+    first, second = TWO
+    records = asked(
+        StepMany(TWO), StepMany((dataclasses.replace(first, parent=1, held=True), second), 2)
+    )
+    assert [[one.column for one in found.columns] for found in passes(records)] == [
+        [1, 2],
+        [2],
+        [2],
+    ]
+    # It is one of the columns all the same, so that nothing new is told.
+    assert len([one for one in records if isinstance(one, ColumnsSet)]) == 1
+
+
+def test_a_column_begins_where_it_began() -> None:
+    first, second = TWO
+    on = (dataclasses.replace(first, parent=1, seed=9), dataclasses.replace(second, parent=2))
+    told = [one for one in asked(StepMany(TWO), StepMany(on)) if isinstance(one, ColumnsSet)]
+    assert [[(one.parent, one.seed) for one in found.columns] for found in told] == [
+        [(0, 7), (0, 7)],
+        [(0, 9), (0, 7)],
+    ]
+
+
 def test_a_new_prompt_has_no_columns() -> None:
     records = asked(StepMany(TWO), Configure(), Submit("ab"), StepMany(TWO))
     assert len([one for one in records if isinstance(one, ColumnsSet)]) == 2

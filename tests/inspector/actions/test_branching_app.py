@@ -18,7 +18,7 @@ from engine.records.vocabulary import Token, Vocabulary
 from inspector.app import Inspector
 from inspector.keys import BRANCHING
 from inspector.panes.tree.pane import TreePane
-from inspector.screens.branches import BranchMenu
+from inspector.screens.compare.screen import CompareScreen
 from inspector.screens.dialog import Dialog, Menu
 from inspector.screens.forks import DeleteMenu, ForkMenu, NameAsk, SeedAsk, SettingsAsk
 from inspector.screens.prompt import PromptScreen
@@ -549,29 +549,25 @@ async def test_a_window_closed_by_a_key_that_comes_at_once_ends_nothing(key: str
 # --- two branches side by side ----------------------------------------------------------------
 
 
-async def test_f6_the_branch_to_compare_with_is_chosen_from_a_list() -> None:
+async def test_f6_the_branch_to_compare_with_is_chosen() -> None:
     one = app()
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n", "n", "r", "r", "n", "V")
         assert one.controller.log.tree.children[1] == [2, 3, 4]
-        assert isinstance(one.screen, BranchMenu)
-        listed = one.screen.query_one("#choices", OptionList)
-        rows = [str(listed.get_option_at_index(at).prompt) for at in range(listed.option_count)]
-        assert [row.rsplit("  ", 1)[1] for row in rows] == [
-            "1 token of its own, to node 2",
-            "1 token of its own, to node 3",
-        ]
+        assert isinstance(one.screen, CompareScreen)
         first, second = (label(one.controller.log, tip, 5) for tip in (2, 3))
-        assert rows[0].startswith(first)
-        await press(pilot, "down", "enter")
+        columns = one.screen.comparison.columns
+        assert [column.tip for column in columns] == [5, 2, 3]
+        assert [column.title for column in columns[1:]] == [first, second]
+        await press(pilot, "v", "V")
         assert isinstance(one.screen, TextScreen)
         lines = one.screen._lines
         assert lines[1] == f"b: {second}"
         seeds = [one.controller.log.nodes[node].seed for node in (4, 3)]
         at = lines.index("settings where they part, position 4:")
         assert lines[at + 1] == f"  seed  a {seeds[0]}  b {seeds[1]}"
-        await press(pilot, "q", "V", "q")
-        assert not isinstance(one.screen, BranchMenu | TextScreen)
+        await press(pilot, "q", "q")
+        assert not isinstance(one.screen, CompareScreen | TextScreen)
 
 
 async def test_f6_a_branch_is_called_by_its_own_name_and_not_by_one_of_both() -> None:
@@ -580,7 +576,7 @@ async def test_f6_a_branch_is_called_by_its_own_name_and_not_by_one_of_both() ->
         await press(pilot, "n", "n", "r")
         for node, name in ((1, "of both"), (2, "mine")):
             one.controller.name_branch(node, name)
-        await press(pilot, "V")
+        await press(pilot, "V", "V")
         assert isinstance(one.screen, TextScreen)
         assert one.screen._lines[1] == "b: mine"
         assert one.screen._lines[0].startswith("a: the branch that begins with ")
