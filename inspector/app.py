@@ -13,7 +13,6 @@ from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
-from textual.worker import WorkerFailed
 
 import themes
 from engine.machine_file import cache_dir
@@ -32,7 +31,6 @@ from inspector.actions.running import Running
 from inspector.actions.sessions import Sessions
 from inspector.actions.trying import Trying
 from inspector.commands import KeyCommands
-from inspector.exit_codes import EXIT_USAGE
 from inspector.flows import FlowApp
 from inspector.keys import APP
 from inspector.messages import Draft, Force, GoTo, NeedDense, RecordsArrived, Try
@@ -53,7 +51,6 @@ from inspector.state.request import Request
 from inspector.theming import heed_no_color, use_theme
 from inspector.tour.tour import Tour
 from inspector.widgets.picture import CEILINGS
-from sessions.file.format import SessionError
 from sessions.library import Library
 
 _Kind = TypeVar("_Kind", bound=Screen[Any])
@@ -70,8 +67,6 @@ class Inspector(FlowApp[None]):
 
     next_session: Path | None = None
     """A session to open once this app has ended."""
-    damage = ""
-    """The reason for which the app had to end: rows of the session contradict each other."""
 
     def __init__(
         self,
@@ -162,16 +157,6 @@ class Inspector(FlowApp[None]):
         """End; the opener goes on with ``next_session``."""
         self.next_session = next_session
         self.exit()
-
-    def _handle_exception(self, error: Exception) -> None:
-        """End with one line where a step cannot be read; Textual would print a traceback."""
-        cause = error.error if isinstance(error, WorkerFailed) else error
-        if isinstance(cause, SessionError):
-            self.damage = self.damage or str(cause)
-            self._return_code = EXIT_USAGE
-            self._close_messages_no_wait()
-        else:
-            super()._handle_exception(error)
 
     def action_restart(self) -> None:
         self.engine.restart(self.controller, self.asked)

@@ -7,15 +7,31 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from engine.text import visible
+from inspector.exit_codes import EXIT_USAGE
 from inspector.safe_screen import Result, SafeApp
+from sessions.file.format import SessionError
 
 Answer = TypeVar("Answer")
 
 
 class FlowApp(SafeApp[Result]):
     """A flow is a coroutine that runs as a worker, so that no message waits for it."""
+
+    damage = ""
+    """The reason for which the app had to end: rows of the session contradict each other."""
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End with one line where a step cannot be read; Textual would print a traceback."""
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if isinstance(cause, SessionError):
+            self.damage = self.damage or str(cause)
+            self._return_code = EXIT_USAGE
+            self._close_messages_no_wait()
+        else:
+            super()._handle_exception(error)
 
     async def flow(self, flow: Coroutine[Any, Any, None]) -> None:
         """Begin what asks the user something, and return once it asks."""

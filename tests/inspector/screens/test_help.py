@@ -25,8 +25,8 @@ def test_the_page_begins_with_the_pane_that_has_the_focus() -> None:
     parts = sections(KEYS, PANES, "Ladder")
     titles = [part.title for part in parts]
     assert titles[0] == "Here: Ladder"
-    assert titles[1:7] == [topic.title for topic in TOPICS]
-    assert titles[7:] == ["Other keys", "Marks", "Pane: Tokens"]
+    assert titles[1:8] == [topic.title for topic in TOPICS]
+    assert titles[8:] == ["Other keys", "Marks", "Pane: Tokens"]
     lines, starts = help_lines(parts, 70)
     assert [lines[at].plain.split(" ─")[0] for at in starts] == titles
     picture = texts(lines)
