@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from engine.text import quote
 from inspector.state.view import RunLog, View
-from sessions.compare.diff import Side
+
+if TYPE_CHECKING:
+    from sessions.compare.diff import Side
 
 
 def other_tips(view: View) -> list[int]:
@@ -43,5 +46,8 @@ def label(log: RunLog, tip: int, beside: int) -> str:
 
 
 def _side(log: RunLog, tip: int, beside: int) -> Side:
+    # Only a key needs it.
+    from sessions.compare.diff import Side
+
     name = label(log, tip, beside)
     return Side(name, list(log.path(tip)), log.facts, log.prompt, log.settings, run=log)
