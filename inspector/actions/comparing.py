@@ -54,7 +54,7 @@ class Comparing:
         await self._show(made)
 
     async def here(self) -> None:
-        """What is tried on the dials, the stacks, or the branches of the run, side by side."""
+        """Open it on what is tried on the dials, on the stacks, or on the branches of the run."""
         host = self._host
         view, focused = host.controller.view, host.focused
         if self._screen is not None or view.prompt is None:

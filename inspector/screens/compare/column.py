@@ -24,7 +24,7 @@ _ERROR_LINES = 4
 
 @dataclass(frozen=True, eq=False)
 class ColumnUI:
-    """What is to be seen of a column beside its text."""
+    """State of a column beside its text."""
 
     title: str = ""
     parting: int | None = None
@@ -58,7 +58,7 @@ def draw(view: ColumnView, size: Size, ui: ColumnUI = ColumnUI()) -> Picture:
 
 
 def _below(view: ColumnView, ui: ColumnUI, width: int) -> list[Content]:
-    """Whether the column goes on, how long it is, and its token at the cursor."""
+    """Lines below the text: the state of the column, its length, its token at the cursor."""
     if ui.error:
         words = Content.styled(f"✗ {visible(ui.error)}", "$error")
         return words.wrap(max(8, width))[:_ERROR_LINES]

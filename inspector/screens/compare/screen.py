@@ -132,7 +132,7 @@ class CompareScreen(RunScreen[None]):
         return columns | {LADDER, WHY, third}
 
     def _tabs(self) -> Content:
-        """Which columns are in sight, what dice are thrown, and the panes below."""
+        """Line between: the columns in sight, the dice that are thrown, and the panes below."""
         count, first = len(self.comparison.columns), self._first_shown
         seen = sum(pane.display for pane in self.query(ColumnPane))
         parts: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Why two columns part, at the cursor or where they did, in words and figures."""
+"""Reasons for which two columns part, at the cursor or where they did, in words and figures."""
 
 from __future__ import annotations
 
