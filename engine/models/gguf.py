@@ -22,29 +22,11 @@ from typing import Any, BinaryIO
 from engine.models.build_checks import without_weights
 from engine.models.checks import ModelError, check_loaded, first_line, inspect_config
 from engine.models.config_checks import check_config
+from engine.models.gguf_reader import Reader, TensorInfo, read_settings, read_tensors
 from engine.plain_files import check_plain, reason
 from engine.progress import Progress
 
-_SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
-_STRING, _ARRAY = 8, 9
 _ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-_LONGEST = 64 << 20  # bytes of one string; a chat template is a few thousand
-# Of the largest known models: some 60 pairs, 50,000 tensors of 4 dimensions (an expert each), and
-# 1.2 million entries in all lists (tokens, their scores and kinds, merges).
-_MOST_PAIRS, _MOST_TENSORS, _MOST_DIMENSIONS, _MOST_ENTRIES = 10_000, 200_000, 8, 10_000_000
-_DEEPEST_LIST = 8
 _COUNTS = ("block_count", "context_length", "embedding_length", "feed_forward_length")
 _MOST = 2**31 - 1
 
@@ -68,70 +50,6 @@ class Header:
     special: dict[str, int]
 
 
-class _Reader:
-    """Little-endian values off a file, every length checked against its size."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file = file
-        self._left = size
-        self._entries = _MOST_ENTRIES
-
-    def take(self, count: int) -> bytes:
-        if count > self._left:
-            raise ValueError("it ends early")
-        self._left -= count
-        data = self._file.read(count)
-        if len(data) != count:
-            raise ValueError("it ends early")
-        return data
-
-    def skip(self, count: int) -> None:
-        if count > self._left:
-            raise ValueError("it ends early")
-        self._left -= count
-        self._file.seek(count, 1)
-
-    def number(self, code: str) -> Any:
-        (value,) = struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))
-        return value
-
-    def text(self) -> str:
-        length = self.number("Q")
-        if length > _LONGEST:
-            raise ValueError(f"a string of {length} bytes")
-        return self.take(length).decode("utf-8", "replace")
-
-    def count(self, what: str, most: int, each: int) -> int:
-        """Read a count of things that follow, each of at least ``each`` bytes."""
-        count = int(self.number("Q"))
-        if count > most or count * each > self._left:
-            raise ValueError(f"it speaks of {count:,} {what}")
-        return count
-
-    def value(self, kind: int, depth: int = 0) -> Any:
-        """A scalar or a string; an array is passed over and is None."""
-        if kind in _SCALARS:
-            return self.number(_SCALARS[kind])
-        if kind == _STRING:
-            return self.text()
-        if kind != _ARRAY:
-            raise ValueError(f"a value of unknown type {kind}")
-        inner = self.number("I")
-        count = self.count("entries of a list", self._entries, 1)
-        self._entries -= count
-        if depth > _DEEPEST_LIST:
-            raise ValueError("lists in lists in lists")
-        if inner in _SCALARS:
-            self.skip(count * struct.calcsize("<" + _SCALARS[inner]))
-        else:
-            for _ in range(count):
-                if inner == _STRING:
-                    self.skip(self.number("Q"))
-                else:
-                    self.value(inner, depth + 1)
-        return None
-
-
 def read_header(path: Path) -> Header:
     """The header of a GGUF file.
 
@@ -141,35 +59,16 @@ def read_header(path: Path) -> Header:
     try:
         size = check_plain(path)
         with path.open("rb") as file:
-            return _header(_Reader(file, size), file, path, size)
+            return _header(Reader(file, size), file, path, size)
     except (ValueError, OverflowError, RecursionError, struct.error) as error:
         raise ModelError(f"{path} is not a whole GGUF file ({error}): download it again") from error
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {reason(error)}") from error
 
 
-def _header(reader: _Reader, file: BinaryIO, path: Path, size: int) -> Header:
-    if reader.take(4) != b"GGUF":
-        raise ValueError("it does not begin with GGUF")
-    version = reader.number("I")
-    if version not in (2, 3):
-        raise ValueError(f"version {version}")
-    tensors = reader.count("tensors", _MOST_TENSORS, 24)
-    pairs = reader.count("settings", _MOST_PAIRS, 13)
-    facts: dict[str, Any] = {}
-    for _ in range(pairs):
-        key = reader.text()
-        if key in facts:  # which of the two counts is for every reader to choose
-            raise ValueError(f"{key[:80]} stands in it twice")
-        facts[key] = reader.value(reader.number("I"))
-    infos: list[tuple[tuple[int, ...], int, int]] = []
-    for _ in range(tensors):
-        reader.text()
-        dimensions = reader.number("I")
-        if dimensions > _MOST_DIMENSIONS:
-            raise ValueError(f"a tensor of {dimensions:,} dimensions")
-        shape = tuple(reader.number("Q") for _ in range(dimensions))
-        infos.append((shape, reader.number("I"), reader.number("Q")))
+def _header(reader: Reader, file: BinaryIO, path: Path, size: int) -> Header:
+    facts, tensors = read_settings(reader)
+    infos = read_tensors(reader, tensors)
     _check_counts(facts, len(infos))
     alignment = facts.get("general.alignment", 32)
     if type(alignment) is not int or alignment < 1 or alignment % 8 or alignment > size:
@@ -190,9 +89,7 @@ def _check_counts(facts: dict[str, Any], tensors: int) -> None:
             raise ValueError(f"{key} is {value:,}, with {tensors:,} tensors")
 
 
-def _summary(
-    path: Path, facts: dict[str, Any], infos: list[tuple[tuple[int, ...], int, int]], room: int
-) -> Header:
+def _summary(path: Path, facts: dict[str, Any], infos: list[TensorInfo], room: int) -> Header:
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, LlamaFileType
 
     elements: Counter[str] = Counter()

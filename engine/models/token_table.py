@@ -126,11 +126,16 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def _byte_level(surface: str) -> tuple[bytes, bytes]:
+def byte_level(surface: str) -> bytes:
+    """The bytes that byte-level BPE's letters stand for; a letter that is none stands as it is."""
     try:
-        data = bytes([_BYTE_OF_LETTER[letter] for letter in surface])
-    except KeyError:  # a letter outside the alphabet stands as it is
-        data = _encode(surface)
+        return bytes([_BYTE_OF_LETTER[letter] for letter in surface])
+    except KeyError:
+        return _encode(surface)
+
+
+def _byte_level(surface: str) -> tuple[bytes, bytes]:
+    data = byte_level(surface)
     return data, data
 
 

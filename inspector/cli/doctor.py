@@ -63,6 +63,8 @@ def _engines(chosen: str) -> Iterator[tuple[str, str]]:
         abilities = ", ".join(ABILITIES[ability][0] for ability in one.abilities)
         mark = "; chosen" if name == chosen else ""
         yield f"engine {name}", f"{one.summary}; {abilities}{mark}"
+        if one.missing:
+            yield "", f"not installed: {one.missing}"
 
 
 def _terminal() -> Iterator[tuple[str, str]]:
@@ -116,6 +118,9 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
         verdict = {True: "agrees with float32", False: "out", None: "not checked"}[trial.agrees]
         yield f"  {trial.dtype}", f"{time}, {verdict}{': ' if trial.note else ''}{trial.note}"
     yield from _kv_cache(facts.kv_storage)
+    for one in facts.probed:
+        note = f"; {one.note}" if one.value and one.note else one.note
+        yield f"  {one.name}", f"{one.value or 'n/a: '}{note}"
     for token_id, source in facts.stop_ids.items():
         yield "stop token", f"id {token_id} ({source})"
     yield "chat template", "yes" if facts.has_chat_template else "none: --chat falls back to raw"

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from engine.backends import prompt as prompts
 from engine.backends.base import Encoded, ForwardPass, Row, TokenSequence
 from engine.backends.hf import early_exit
 from engine.backends.hf import facts as hf_facts
 from engine.backends.hf import pool as hf_pool
-from engine.backends.hf import prompt as hf_prompt
 from engine.backends.hf import reference as hf_fresh
 from engine.backends.hf.parts import parts_of
 from engine.backends.hf.probe import reader_for, try_out
@@ -118,7 +118,7 @@ class HFBackend:
             weight_bytes=weight_bytes,
             stop_ids=stops,
             generation_config=hf_facts.generation_settings(model),
-            has_chat_template=hf_prompt.has_template(tokenizer),
+            has_chat_template=prompts.has_template(tokenizer),
             versions=hf_facts.versions(),
             threads=torch.get_num_threads(),
             **more,
@@ -131,7 +131,7 @@ class HFBackend:
 
         Raises BackendError when the template refuses the messages.
         """
-        return hf_prompt.encode(
+        return prompts.encode(
             self._tokenizer,
             text,
             chat=chat,

@@ -1,0 +1,39 @@
+"""The completer of a llama.cpp that runs in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.backends.base import BackendError
+from engine.backends.llamacpp.answers import answer_of, request
+from engine.backends.llamacpp.hosted import Hosted
+from engine.backends.top_n.completer import Abilities, Answer
+from engine.timing import now_ms
+
+
+class HostedCompleter:
+    """Asks the hosted server for distributions, one position a request."""
+
+    def __init__(self, hosted: Hosted, abilities: Abilities, vocab_size: int) -> None:
+        self._hosted = hosted
+        self._abilities = abilities
+        self._vocab_size = vocab_size
+
+    @property
+    def abilities(self) -> Abilities:
+        return self._abilities
+
+    def next_token(self, ids: Sequence[int], top: int, *, slot: int, reuse: bool) -> Answer:
+        """The ``top`` likeliest tokens behind ``ids``; see ``Completer``."""
+        found = self._hosted.complete(request(ids, top, slot=slot, reuse=reuse))
+        started = now_ms()
+        answer = answer_of(json.loads(found), top, self._vocab_size)
+        return replace(answer, times=replace(answer.times, parse_ms=now_ms() - started))
+
+    def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
+        raise BackendError("llama.cpp tells no log-probabilities of a prompt's own positions")
+
+    def close(self) -> None:
+        self._hosted.close()
