@@ -72,7 +72,7 @@ class GgufModel:
     def special_id(self, role: str) -> int | None:
         """The id of a special token: bos, eos, eot, eom, unknown, padding."""
         found = self.settings.get(f"tokenizer.ggml.{role}_token_id")
-        return found if type(found) is int and 0 <= found < len(self.tokens) else None
+        return found if type(found) is int and 0 <= found < self.vocab_size else None
 
     @cached_property
     def stop_ids(self) -> dict[int, str]:
@@ -84,19 +84,25 @@ class GgufModel:
                 found.setdefault(token_id, f"GGUF file: {words}")
         return found
 
-    @cached_property
-    def tokens(self) -> tuple[Token, ...]:
-        """Every token, in the order of the ids."""
-        surfaces = self.settings[_TOKENS]
+    @property
+    def vocab_size(self) -> int:
+        return len(self.settings[_TOKENS])
+
+    def kind(self, token_id: int) -> int:
+        """The kind of a token as ``llama_token_type`` numbers it."""
         kinds = self.settings.get(_KINDS)
-        listed = [1] * len(surfaces) if kinds is None else kinds.tolist()
-        if len(listed) != len(surfaces):
-            raise ModelError(f"{self.path} has {len(surfaces):,} tokens of {len(listed):,} kinds")
+        return 1 if kinds is None else int(kinds[token_id])
+
+    @property
+    def unused(self) -> int:
+        """Number of ids that the vocabulary has for nothing."""
+        kinds = self.settings.get(_KINDS)
+        return 0 if kinds is None else int((kinds == _UNUSED).sum())
+
+    def token(self, token_id: int) -> Token:
+        """The token of an id below ``vocab_size``, made when it is asked for."""
         bytes_level = self.settings.get("tokenizer.ggml.model") == "gpt2"
-        return tuple(
-            _token(token_id, surface, kind, bytes_level)
-            for token_id, (surface, kind) in enumerate(zip(surfaces, listed, strict=True))
-        )
+        return _token(token_id, self.settings[_TOKENS][token_id], self.kind(token_id), bytes_level)
 
 
 def read_model(path: Path) -> GgufModel:
@@ -113,6 +119,9 @@ def read_model(path: Path) -> GgufModel:
         raise ModelError(f"{path} cannot be read: {reason(error)}") from error
     if not isinstance(settings.get(_TOKENS), list) or not infos:
         raise ModelError(f"{path} is no language model: it has no vocabulary, or no tensors")
+    kinds = settings.get(_KINDS)
+    if kinds is not None and len(kinds) != len(settings[_TOKENS]):
+        raise ModelError(f"{path} has {len(settings[_TOKENS]):,} tokens of {len(kinds):,} kinds")
     types, weight_bytes = _sizes(infos)
     if weight_bytes > size:
         raise ModelError(f"{path} is not a whole GGUF file (it ends early): download it again")

@@ -15,7 +15,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,8 @@ def _gguf_file(path: Path, progress: Progress, offline: bool) -> ResolvedModel:
     # a little over the weights: the tokenizer, and what a file system rounds up
     needs = header.elements * 4 + 50_000_000
     folder = prepare(gguf_folder_name(path.stem, digest), build, progress, needs=needs)
-    return _converted(folder, visible(path.stem), offline)
+    found = _converted(folder, visible(path.stem), offline)
+    return replace(found, notes=(*found.notes, "--engine llamacpp runs the file as it is"))
 
 
 def _folder(path: Path, progress: Progress, offline: bool) -> ResolvedModel:

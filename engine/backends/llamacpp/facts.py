@@ -9,7 +9,6 @@ from engine.backends.llamacpp.options import Options
 from engine.models.gguf_model import GgufModel
 from engine.records.engine import Probed
 from engine.records.model import ModelFacts
-from engine.records.vocabulary import TokenKind
 
 ENGINE = "llamacpp"
 
@@ -25,7 +24,6 @@ def facts_of(
     load_ms: float,
 ) -> ModelFacts:
     """Everything about a loaded model that its file and its options say."""
-    known = sum(token.kind is not TokenKind.UNUSED for token in model.tokens)
     heads = model.size("attention.head_count")
     dtype = model.quantisation
     trained = model.size("context_length")
@@ -41,8 +39,8 @@ def facts_of(
         dtype_reason=f"{dtype}: as the file has it; K and V in {options.cache_type}",
         dtype_trials=(),
         backend=ENGINE,
-        vocab_size=len(model.tokens),
-        tokenizer_size=known,
+        vocab_size=model.vocab_size,
+        tokenizer_size=model.vocab_size - model.unused,
         layers=model.size("block_count"),
         query_heads=heads,
         kv_heads=_kv_heads(model),
@@ -61,7 +59,7 @@ def facts_of(
         notes=notes,
         versions={"xllamacpp": version("xllamacpp"), "python": platform.python_version()},
         threads=options.threads,
-        top=options.top_of(len(model.tokens)),
+        top=options.top_of(model.vocab_size),
         probed=table,
     )
 

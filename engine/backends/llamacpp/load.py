@@ -33,9 +33,9 @@ _BUFFERS = 1.1
 def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
     """Open a .gguf file in llama.cpp, or attach to the llama-server at ``url``.
 
-    Raises ModelError or BackendError, each one line. Options, all of them optional: ``model`` (a .gguf file), ``threads``, ``top`` (log-probabilities
-    a pass), ``context`` (positions, of all slots together), ``slots``, ``gpu_layers``,
-    ``cache_type`` (of K and V), ``offline``.
+    Raises ModelError or BackendError, each one line. Options, all of them optional: ``model`` (a
+    .gguf file), ``threads``, ``top`` (log-probabilities a pass), ``context`` (positions, of all
+    slots together), ``slots``, ``gpu_layers``, ``cache_type`` (of K and V), ``offline``.
     """
     if options.get("url"):
         return _attached(options, progress)
@@ -52,7 +52,7 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
     try:
         table = _probe(hosted, model, wanted)
         abilities = Abilities(most_top=None, slots=wanted.slots, table=table)
-        completer = HostedCompleter(hosted, abilities, len(model.tokens))
+        completer = HostedCompleter(hosted, abilities, model.vocab_size)
         tokens = GgufTokens(model, lambda text, special: hosted.tokenize(text, special=special))
         facts = facts_of(
             model,
@@ -132,8 +132,8 @@ def _check_memory(model: GgufModel, wanted: Options, label: str) -> None:
 
 
 def _probe(hosted: Hosted, model: GgufModel, wanted: Options) -> tuple[Probed, ...]:
-    """What this release of llama.cpp tells, tried on a token. Raises BackendError."""
-    size = len(model.tokens)
+    """Try this release of llama.cpp on a token: what it tells. Raises BackendError."""
+    size = model.vocab_size
     first = model.special_id("bos") or 0
     answer = answer_of(
         json.loads(hosted.complete(request([first], wanted.top_of(size), slot=0, reuse=False))),

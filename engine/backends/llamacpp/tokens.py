@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from engine.backends import prompt
 from engine.backends.base import Encoded
 from engine.models.gguf_model import GgufModel
-from engine.records.vocabulary import Token, TokenKind, Vocabulary
+from engine.records.vocabulary import TokenKind, Vocabulary
 
 _ROLES = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
 
@@ -18,7 +19,9 @@ class GgufTokens:
 
     def __init__(self, model: GgufModel, ids_of: Callable[[str, bool], list[int]]) -> None:
         """``ids_of(text, special)``: the engine's ids, with those that it puts around a text."""
-        self._tokens = model.tokens
+        self._size = model.vocab_size
+        self.token = cache(model.token)
+        """The token of an id."""
         self._tokenizer = _Tokenizer(model, ids_of)
 
     def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
@@ -27,23 +30,20 @@ class GgufTokens:
             text,
             chat=chat,
             system=system,
-            is_special=lambda token_id: self._tokens[token_id].kind is TokenKind.SPECIAL,
+            is_special=lambda token_id: self.token(token_id).kind is TokenKind.SPECIAL,
         )
 
-    def token(self, token_id: int) -> Token:
-        return self._tokens[token_id]
-
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary.pack(self._tokens)
+        return Vocabulary.pack(map(self.token, range(self._size)))
 
 
 class _Tokenizer:
-    """As much of a transformers tokenizer as ``prompt.encode`` asks for."""
+    """A tokenizer as ``prompt.encode`` asks for one, with transformers' names and no more."""
 
     is_fast = False
 
     def __init__(self, model: GgufModel, ids_of: Callable[[str, bool], list[int]]) -> None:
-        self._tokens = model.tokens
+        self._model = model
         self._ids_of = ids_of
         self.chat_template = model.chat_template
         self.bos_token_id = model.special_id("bos")
@@ -61,4 +61,4 @@ class _Tokenizer:
         return self.chat_template
 
     def convert_ids_to_tokens(self, token_id: int) -> str:
-        return self._tokens[token_id].bytes.decode("utf-8", "replace")
+        return self._model.token(token_id).bytes.decode("utf-8", "replace")

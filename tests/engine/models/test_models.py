@@ -1249,7 +1249,7 @@ def test_a_gguf_file_is_converted_once_and_exactly(
         path=cache / "models" / f"Tiny-{digest[:16]}",
         label="Tiny",
         identity=f"gguf-sha256:{digest}",
-        notes=("dequantised from Q8_0",),
+        notes=("dequantised from Q8_0", "--engine llamacpp runs the file as it is"),
         gguf_file="Tiny.gguf",
     )
     assert watch.phases == ["check", "convert"]
