@@ -26,6 +26,7 @@ from inspector.draw.numbers import (
     three,
     wrapped,
 )
+from inspector.panes.kv.round import round_lines
 from inspector.state.view import View
 
 LABEL = 12
@@ -61,15 +62,18 @@ def figures(view: View, kv: KVState | None, width: int) -> tuple[list[Content], 
     facts = view.facts
     each = per_token(facts, kv)
     now, sizes = _now(facts, kv, width), _measured(facts, kv, each, width)
-    this_pass = labelled("this pass", LABEL, width, *_pass(view, kv))
+    this_pass = [labelled("this pass", LABEL, width, *_pass(view, kv))]
+    if kv is not None:
+        # A round's tokens are of one pass, which wrote more than one position.
+        this_pass = round_lines(view, LABEL, width, kv.block_size) or this_pass
     rest = []
     if facts is not None:
         in_8_bits = view.pool is not None and view.pool.quantized
         rest += _expected(facts, each, width)
         rest += _heads(facts, width, each if in_8_bits else None)
     # With a pool, what the pass moved there is news.
-    head = [*now, *sizes] if view.pool is None else [*now, this_pass, *sizes]
-    rest += [this_pass] if view.pool is None else []
+    head = [*now, *sizes] if view.pool is None else [*now, *this_pass, *sizes]
+    rest += this_pass if view.pool is None else []
     if facts is not None:
         rest.append(_full(facts, kv, each, width))
     return head, rest

@@ -84,6 +84,9 @@ does the mouse; the lines below say what it holds. **enter**, or a click, goes t
 
 *table* is where each logical block lies: in one piece it is read as a view, without a copy.
 *unpaged* is what a reservation of the whole context in one piece would waste instead.
+
+*this round*: positions that a speculative round wrote, **█** kept and **↶** taken back: those of
+drafts that were not accepted. **│** is the edge of a block.
 """
 
     BINDINGS = [
