@@ -17,9 +17,11 @@ from typing import Any
 import torch
 from torch.nn.functional import embedding, linear, silu
 
+from engine.backends.hf.few_rows import Blocks
 from engine.kv.attention import ATTENTION
 from engine.kv.cache import PooledCache
-from engine.kv.rows_step import RowsStep
+from engine.kv.positions_step import PositionsStep, PositionsStepLayer, positions_step
+from engine.kv.rows_step import RowsStep, RowsStepLayer
 
 _KNOWN = {
     ("llama", "LlamaForCausalLM"),
@@ -28,6 +30,10 @@ _KNOWN = {
     ("qwen3", "Qwen3ForCausalLM"),
 }
 """Model classes of transformers whose layers are the formula below and nothing else."""
+
+
+MOST_ROWS = 32
+"""Positions of a pass in few operations: with more, operations are large enough by themselves."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +60,11 @@ class _Product:
     weight: torch.Tensor
     transposed: torch.Tensor
     bias: torch.Tensor | None
+    blocks: Blocks
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self.blocks.suit(x, self.weight):
+            return self.blocks.product(x, self.weight, self.bias).to(x.dtype)
         return linear(x, self.weight, self.bias)
 
     def onto(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -65,7 +74,7 @@ class _Product:
         return torch.addmm(residual, x, self.transposed)
 
 
-def _product(*modules: Any) -> _Product:
+def _product(blocks: Blocks, *modules: Any) -> _Product:
     """Several linear layers that read the same vector as one, their outputs in a row.
 
     The modules' own weights become views of the joint one, so that no memory is taken twice.
@@ -73,7 +82,7 @@ def _product(*modules: Any) -> _Product:
     weight = _joined([module.weight for module in modules])
     biases = [module.bias for module in modules if module.bias is not None]
     bias = _joined(biases) if biases else None
-    return _Product(weight, weight.t(), bias)
+    return _Product(weight, weight.t(), bias, blocks)
 
 
 def _joined(parameters: Sequence[Any]) -> torch.Tensor:
@@ -103,35 +112,56 @@ class _Layer:
     down: _Product
 
     @classmethod
-    def of(cls, layer: Any) -> _Layer:
+    def of(cls, layer: Any, blocks: Blocks) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
         return cls(
             attention_norm=_Norm.of(layer.input_layernorm),
-            query_key_value=_product(attention.q_proj, attention.k_proj, attention.v_proj),
+            query_key_value=_product(blocks, attention.q_proj, attention.k_proj, attention.v_proj),
             query_norm=_Norm.of(attention.q_norm) if hasattr(attention, "q_norm") else None,
             key_norm=_Norm.of(attention.k_norm) if hasattr(attention, "k_norm") else None,
-            output=_product(attention.o_proj),
+            output=_product(blocks, attention.o_proj),
             mlp_norm=_Norm.of(layer.post_attention_layernorm),
-            gate_up=_product(mlp.gate_proj, mlp.up_proj),
-            down=_product(mlp.down_proj),
+            gate_up=_product(blocks, mlp.gate_proj, mlp.up_proj),
+            down=_product(blocks, mlp.down_proj),
         )
 
 
 class FusedDecoder:
     """Decode steps of one model over a pool of K/V blocks; made by ``fused_of``."""
 
-    def __init__(self, model: Any) -> None:
-        """Join the weights; ``model`` goes on with views of them, and gives what it gave."""
+    def __init__(self, model: Any, *, widen: bool) -> None:
+        """Join the weights; ``model`` goes on with views of them, and gives what it gave.
+
+        ``widen``: see ``few_rows.Blocks``.
+        """
+        blocks = Blocks(widen=widen)
         decoder, attention = model.model, model.model.layers[0].self_attn
         self._embedding = decoder.embed_tokens.weight.data
         self._rotary = decoder.rotary_emb
-        self._layers = [_Layer.of(layer) for layer in decoder.layers]
-        self._norm, self._head = _Norm.of(decoder.norm), _product(model.lm_head)
+        self._layers = [_Layer.of(layer, blocks) for layer in decoder.layers]
+        self._norm, self._head = _Norm.of(decoder.norm), _product(blocks, model.lm_head)
         self._scaling: float = attention.scaling
         width = self._width = int(attention.head_dim)
         self._queries = attention.q_proj.weight.shape[0] // width
         self._keys = attention.k_proj.weight.shape[0] // width
         self._inner = int(model.config.intermediate_size)
+
+    def read(
+        self, ids: Sequence[int], at: torch.Tensor, pool: PooledCache, *, each: bool
+    ) -> torch.Tensor | None:
+        """Logits of the last of ``ids``, or of ``each``; None for ids that are not read so.
+
+        That is more than one, unless the logits of each are wanted: a short prompt is to be read as
+        ``generate`` reads it. ``at`` (1, n) are their positions. To be called inside
+        ``pool.reading``.
+        """
+        given = torch.tensor([ids], device=at.device)
+        if len(ids) == 1:
+            logits = self(given, at, pool)
+            return logits[None] if each else logits
+        if each and len(ids) <= MOST_ROWS:
+            return self.rows(given[0], positions_step(pool, at[0]))
+        return None
 
     def __call__(
         self,
@@ -165,17 +195,19 @@ class FusedDecoder:
             x = layer.down.onto(x, silu(gate_up[:, :inner]).mul_(gate_up[:, inner:]))
         return self._head(self._norm(x))[0]
 
-    def rows(self, ids: torch.Tensor, step: RowsStep) -> torch.Tensor:
+    def rows(self, ids: torch.Tensor, step: RowsStep | PositionsStep) -> torch.Tensor:
         """Logits (rows, vocabulary) after one more position of several rows; ``ids`` is (rows,).
 
-        To be called inside ``stepping_rows``.
+        Or after each of several positions of one. To be called inside ``stepping_rows``, or inside
+        ``pool.reading``.
         """
         rows, queries, width, inner = len(ids), self._queries, self._width, self._inner
         heads = queries + self._keys
         x = embedding(ids, self._embedding)
         cos, sin = self._rotary(x, position_ids=step.positions[None])
         cos, sin = cos[0].unsqueeze(1), _signed(sin[0], width).unsqueeze(1)
-        for layer, cache in zip(self._layers, step.layers, strict=True):
+        caches: Sequence[RowsStepLayer | PositionsStepLayer] = step.layers
+        for layer, cache in zip(self._layers, caches, strict=True):
             joint = layer.query_key_value(layer.attention_norm(x)).view(rows, -1, width)
             both = joint[:, :heads]
             if layer.query_norm is not None and layer.key_norm is not None:
@@ -200,8 +232,11 @@ def _signed(sin: torch.Tensor, width: int) -> torch.Tensor:
     return torch.cat([-sin[:, :half], sin[:, half:]], dim=1)
 
 
-def fused_of(model: Any) -> FusedDecoder | None:
-    """A FusedDecoder for ``model``; None where its class, weights or hooks want another way."""
+def fused_of(model: Any, *, widen: bool = False) -> FusedDecoder | None:
+    """A FusedDecoder for ``model``; None where its class, weights or hooks want another way.
+
+    ``widen``: products of a few rows in 16 bits are faster in float32.
+    """
     kind = type(model)
     family = kind.__module__.split(".")
     if family[:2] != ["transformers", "models"] or (family[2], kind.__name__) not in _KNOWN:
@@ -211,7 +246,7 @@ def fused_of(model: Any) -> FusedDecoder | None:
     rotated = 2 * model.model.rotary_emb.inv_freq.shape[-1]
     if model.config.hidden_act != "silu" or rotated != model.model.layers[0].self_attn.head_dim:
         return None
-    return FusedDecoder(model)
+    return FusedDecoder(model, widen=widen)
 
 
 def _is_plain(module: Any) -> bool:

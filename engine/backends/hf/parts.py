@@ -26,8 +26,8 @@ class Parts:
     none. ``takes_positions``: generate() tells the model the position of each token, so it is told
     here as well. ``rope`` are rotary embeddings that depend on the length of the text, None where
     none do. ``last_only`` asks the model for the last position's logits alone; ``one`` is where a
-    single id goes in, shape (1, 1). ``fused`` runs one position over a pool in fewer operations,
-    where the model has a shape that it knows. ``outside`` are the modules before and
+    single id goes in, shape (1, 1). ``fused`` runs one or a few positions over a pool in fewer
+    operations, where the model has a shape that it knows. ``outside`` are the modules before and
     behind the layers, by what they are.
     """
 
@@ -62,6 +62,7 @@ def parts_of(model: Any) -> Parts:
     weight = model.get_input_embeddings().weight
     known = inspect.signature(model.forward).parameters
     layers = find_layers(model, hf_facts.shape_of(hf_facts.decoder_config(model)).layers)
+    widened = upcast_of(model)
     return Parts(
         model=model.eval(),
         device=weight.device,
@@ -73,9 +74,9 @@ def parts_of(model: Any) -> Parts:
         rope=length_scaled_rope(model),
         layers=layers,
         outside=find_outside(model, layers),
-        widened=upcast_of(model),
+        widened=widened,
         one=torch.zeros((1, 1), dtype=torch.long, device=weight.device),
-        fused=fused_of(model),
+        fused=fused_of(model, widen=widened is not None),
     )
 
 

@@ -321,10 +321,12 @@ class Reader:
         started = now_ms()
         try:
             with torch.inference_mode(), self._over_pool(ids, count) as more:
-                if fused and count == 1 and self.pool is not None and self.parts.fused is not None:
-                    one, at = self.parts.one.fill_(ids[0]), more["position_ids"]
-                    logits = self.parts.fused(one, at, self.pool)
-                    row = in_main_memory(logits[None] if positions else logits)
+                logits = None
+                if fused and self.pool is not None and self.parts.fused is not None:
+                    at, each = more["position_ids"], positions == count
+                    logits = self.parts.fused.read(ids, at, self.pool, each=each)
+                if logits is not None:
+                    row = in_main_memory(logits)
                 else:
                     row = self._logits([*again, *ids] if again else ids, count, more, positions)
                 ms = now_ms() - started
