@@ -1,4 +1,4 @@
-"""What a speculative round did to the cache: positions that its pass wrote, and took back again."""
+"""A speculative round in the cache: positions that its pass wrote, and those taken back."""
 
 from __future__ import annotations
 
