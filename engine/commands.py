@@ -10,6 +10,7 @@ from engine.conditions.breakpoints import Breakpoint
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import DraftSettings
 from engine.records.step import StepRecord
+from engine.records.thinking import ThinkingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Configure(Settings):
     seed: int = 0
     max_tokens: int | None = None
     chunk: int | None = None
+    thinking: ThinkingSettings | None = None
+    """Tags and budget of thinking; None: the model's own tags, and no budget."""
 
 
 @dataclass(frozen=True, slots=True)

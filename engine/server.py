@@ -199,6 +199,7 @@ class Engine:
         if wanted.chunk is not None:
             stepper.reading.chunk = wanted.chunk
         try:
+            stepper.thinking.use(wanted.thinking)
             self._drafts.use(wanted.draft)
         finally:
             stepper.speculation = self._drafts.speculation
@@ -234,8 +235,8 @@ class Engine:
 
     def _tell(self, settings: Effective, seed: int) -> None:
         preset, spec, notes = settings.chain.preset, settings.spec, settings.notes
-        draft = self._drafts.settings
-        self._send(SettingsChanged(preset, spec, seed, settings.dials, notes, draft))
+        draft, thinking = self._drafts.settings, self._run.thinking.settings
+        self._send(SettingsChanged(preset, spec, seed, settings.dials, notes, draft, thinking))
 
     def _ids_of(self, text: str) -> list[int]:
         return ids_of(self._loaded, text)

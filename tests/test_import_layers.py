@@ -52,22 +52,23 @@ engine.api engine.drafts engine.measure
 engine.commands engine.run
 engine.backends engine.conditions
 engine.kv engine.models engine.sampling
+engine.bill
 engine.passes
 engine.acceptance engine.growth engine.machine_file engine.napkin engine.roofline
-    engine.safe_output engine.timing
+    engine.safe_output engine.thinking engine.timing
 engine.openmp engine.parent engine.plain_files engine.progress engine.text
 engine.records
 """
 """From the top down, a layer a line; those of one layer do not know each other."""
 
 OUTSIDE = {
-    "inspector": "engine.acceptance engine.commands engine.conditions engine.growth engine.machine_file "
+    "inspector": "engine.acceptance engine.bill engine.commands engine.conditions engine.growth engine.machine_file "
     "engine.napkin engine.passes engine.plain_files "
     "engine.records engine.roofline engine.run.step_tree engine.run.tree engine.safe_output "
-    "engine.sampling engine.text engine.timing",
+    "engine.sampling engine.text engine.thinking engine.timing",
     "inspector.cli": "engine.backends engine.drafts engine.measure engine.models engine.openmp engine.process "
     "engine.run",
-    "sessions": "engine.acceptance engine.plain_files engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
+    "sessions": "engine.acceptance engine.bill engine.plain_files engine.records engine.run.step_tree engine.run.tree engine.sampling engine.text engine.timing",
     "sessions.examples": "engine.backends engine.drafts engine.run",
     "sessions.recording": "engine.run",
     "sessions.verify": "engine.run",

@@ -86,6 +86,13 @@ class Condition:
         """True if the value at a step is true, or a number other than 0. Raises Unavailable."""
         return bool(exact(self.value(at)))
 
+    def surely(self, at: Moment) -> bool:
+        """True if it can be told at a step that it holds."""
+        try:
+            return self.holds(at)
+        except Unavailable:
+            return False
+
     def figures(self, at: Moment) -> dict[str, Value | Unavailable]:
         """The figures it is made of, as they are written in it, and their values at a step."""
         inside: set[ast.AST] = set()

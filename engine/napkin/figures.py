@@ -8,34 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from engine.napkin.shapes import Machine, ModelShape
+from engine.records.figure import Figure, Source
 
 DEFAULT_CONTEXT = 128 << 10
 NO_MACHINE = "no machine: add @ h100, or @ 3.35TB/s 989TFLOPs"
 NO_RATE = "the machine's rate of matrix products is not known: add for example 989TFLOPs"
 NO_MEMORY = "the machine's memory is not known: add for example 80GB"
-
-
-class Source(StrEnum):
-    """Origin of a figure."""
-
-    MEASURED = "measured"
-    DERIVED = "derived"
-    ESTIMATED = "estimated"
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure, its unit, where it comes from and how; None with the reason where there is none."""
-
-    name: str
-    value: float | None
-    unit: str
-    source: Source
-    formula: str
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

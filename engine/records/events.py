@@ -13,6 +13,7 @@ from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import DraftSettings, RoundRecord
 from engine.records.step import StepRecord
+from engine.records.thinking import ThinkingSettings
 from engine.records.vocabulary import Token, Vocabulary
 
 
@@ -125,6 +126,7 @@ class SettingsChanged:
     notes: tuple[str, ...] = ()
     """Notes on what the preset's stack does unasked, and settings of the model it leaves out."""
     draft: DraftSettings = field(default_factory=DraftSettings)
+    thinking: ThinkingSettings = field(default_factory=ThinkingSettings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from engine.run.prompt import prompt_of_ids, prompt_of_text
 from engine.run.reading import PREFILL_CHUNK, Distribution, Reading
 from engine.run.speculation import Speculation, Speculator
 from engine.run.step_tree import LiveTree
+from engine.run.thinking import Thinking
 from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, effective
 from engine.sampling.stages import StageContext
@@ -63,6 +64,8 @@ class Stepper:
         """Ids that every step records, however unlikely they are; ``watch`` adds to them."""
         self.speculation: Speculation | None = None
         """Drafting of tokens that one pass then verifies; None: a pass a token."""
+        self.thinking = Thinking(backend)
+        """Tags of thinking spans, and the budget after which their end is forced."""
         self._moments: Moments | None = None
         self.drawing = Drawing(backend)
         self._speculator = Speculator(self.reading, self.drawing)
@@ -100,6 +103,7 @@ class Stepper:
         self.tree = LiveTree(record.ids, held=self.tree.held)
         self._moments = Moments(record, self.backend.facts.vocab_size, self.rounds)
         self.reading.begin()
+        self.thinking.forget()
         return record
 
     def prefill(self) -> Iterator[PrefillRecord]:
@@ -145,8 +149,9 @@ class Stepper:
         Right behind the prompt, whose reading yields a token anyhow, and where nothing is drafted
         it is one, as ``extend`` draws it. The cursor is at the last one then.
         """
-        if self.speculation is None or parent == ROOT:
-            return (self.extend(parent, seed=seed, settings=settings),)
+        limit = self.thinking.at(self.prompt, self.tree, parent)
+        if self.speculation is None or parent == ROOT or limit.plain:
+            return (self.extend(parent, force=limit.force, seed=seed, settings=settings),)
         self.check_extend(parent, None)
         wanted, context = self.plan(parent, None, seed, settings)
         found = self._speculator.round(self.speculation, wanted, self.path_ids(parent), context)
@@ -211,7 +216,9 @@ class Stepper:
                 ready = list(more) or [self.step(node)]
             record = ready.pop(0)
             self.cursor = node = record.node
-            arrived = self.check(node).stops or self._holds(condition, node)
+            arrived = self.check(node).stops or (
+                condition is not None and condition.surely(self.moment(node))
+            )
             yield record
             if arrived:
                 return
@@ -236,12 +243,6 @@ class Stepper:
         """Look at a step: count the breakpoints it hits. The result is ``verdict``."""
         self.verdict = self.breakpoints.check(self.moment(node)) if self.breakpoints else Verdict()
         return self.verdict
-
-    def _holds(self, condition: Condition | None, node: int) -> bool:
-        try:
-            return condition is not None and condition.holds(self.moment(node))
-        except Unavailable:
-            return False
 
     def check_extend(self, parent: int, force: int | None) -> None:
         """Raises StepperError where no token can come behind ``parent``, or not ``force``."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
+from engine.bill.prices import PriceError, PriceList
 from engine.napkin.library import Library, NapkinError
 from engine.plain_files import reason
 from engine.records.measured import CacheCurves, Ceilings, Measured
@@ -15,7 +16,7 @@ from inspector.draw.numbers import ms, plural
 from inspector.screens.drift import DriftScreen
 from inspector.screens.napkin import NapkinScreen, line_of
 from inspector.state.ceilings import Known
-from inspector.state.own_files import napkin_file
+from inspector.state.own_files import napkin_file, prices_file
 
 QUIET, MOST_QUIET = 2, 64
 """Ticks without any work after which the machine is measured unasked, at first and at most."""
@@ -122,9 +123,13 @@ class Measurements:
             host.controller.measure_ceilings_aside()
 
     def model_is_there(self, facts: ModelFacts) -> None:
-        """Look up what is known of this machine with a model that has been loaded."""
+        """Look up the prices, and what is known of this machine with the model that was loaded."""
         log = self._host.controller.log
         log.ceilings = self.find(facts) or log.ceilings
+        try:
+            log.prices = PriceList.load(prices_file())
+        except PriceError as error:
+            self._host.say(f"the example's prices are used: {error}", warn=True)
 
     def take(self) -> None:
         """Tell of what has just been measured; ceilings are kept for the next time."""

@@ -106,6 +106,7 @@ def request_of(session: Session, asked: Request) -> Request:
             seed=settings.seed,
             max_tokens=asked.configure.max_tokens,
             draft=settings.draft,
+            thinking=settings.thinking,
         )
     text, chat = (prompt.text, prompt.chat) if prompt is not None else ("", False)
     return Request(asked.open, configure, Submit(text, chat=chat), asked.breakpoints, asked.save)

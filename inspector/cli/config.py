@@ -46,6 +46,8 @@ _OPTIONS: Mapping[str, tuple[type, ...]] = {
     "draft": (str,),
     "draft_tokens": (int, str),
     "accept": (str,),
+    "think_tags": (str,),
+    "think_budget": (int,),
     "theme": (str,),
     "layout": (str,),
     "autosave": (bool,),

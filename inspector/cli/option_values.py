@@ -27,6 +27,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "slots": (1, 256),
     "gpu_layers": (0, _MANY),
     "timeout": (1, 86_400),
+    "think_budget": (0, _MANY),
 }
 """Options that are whole numbers, and the least and most of each."""
 AUTO = "auto"

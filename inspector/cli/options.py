@@ -22,6 +22,7 @@ from inspector.cli.engine_options import add_engine_options, engine_options
 from inspector.cli.kv_options import add_kv_options, kv_options
 from inspector.cli.option_values import DTYPES, engine, number
 from inspector.cli.server_options import add_server_options, check_server, server_options
+from inspector.cli.think_options import add_think_options, think_settings
 from inspector.state.request import Request, Save
 
 DEFAULT_MAX_TOKENS = 256
@@ -121,6 +122,7 @@ def add_sampler_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-tokens", type=number("max_tokens"), metavar="N")
     group.add_argument("--prefill-chunk", type=number("prefill_chunk"), metavar="N")
     add_draft_options(parser)
+    add_think_options(parser)
 
 
 def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -276,7 +278,7 @@ def configure_command(args: argparse.Namespace, config: Config) -> Configure:
     """The sampler settings of a run."""
     preset, dials = chain_choice(args, config)
     try:
-        draft = draft_settings(args, config)
+        draft, thinking = draft_settings(args, config), think_settings(args, config)
     except ValueError as error:
         raise UsageError(str(error)) from None
     return Configure(
@@ -287,6 +289,7 @@ def configure_command(args: argparse.Namespace, config: Config) -> Configure:
         seed=config.pick("seed", args.seed, 0),
         max_tokens=config.pick("max_tokens", args.max_tokens, DEFAULT_MAX_TOKENS),
         chunk=config.pick("prefill_chunk", args.prefill_chunk),
+        thinking=thinking,
     )
 
 

@@ -19,12 +19,15 @@ from engine.sampling.settings import FLAG, in_vain
 from engine.text import IncrementalDecoder, plural, visible
 from engine.timing import speed
 from inspector.cli.engine_log import connect
+from inspector.cli.own_prices import own_prices
 from inspector.cli.run_breakpoints import BreakpointChecker
 from inspector.cli.run_saver import RunSaver
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
 from inspector.signals import Signalled
+from inspector.state.account import account_of
 from inspector.state.request import Request
 from inspector.state.view import RunLog
+from sessions.export.bill import bill_fields
 from sessions.export.jsonl import dumps, end_line, run_line, step_line
 from sessions.export.rounds import acceptance_fields, round_line
 
@@ -89,6 +92,7 @@ class JsonOutput:
     def __init__(self, out: TextIO, saver: RunSaver) -> None:
         self._out = out
         self._saver = saver
+        self._prices = own_prices()
         self._decoder = IncrementalDecoder()
 
     def begin(self, log: RunLog) -> None:
@@ -107,6 +111,7 @@ class JsonOutput:
         line = end_line(reason, detail, figures, len(path), prefill=log.prefill)
         if log.rounds:
             line["speculation"] = acceptance_fields(acceptance(log.rounds.values()))
+        line["bill"] = bill_fields(account_of(log, path, self._prices))
         self._line(line | checker.fields() | self._saver.fields())
 
     def _line(self, value: dict[str, Any]) -> None:

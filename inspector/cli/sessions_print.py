@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from engine.commands import Open
 from engine.run.tree import ROOT
 from engine.text import plural, visible
 from inspector.cli.options import UsageError
+from inspector.cli.own_prices import own_prices
 from inspector.cli.run import Progress
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK
 from sessions import Session, SessionError, open_session, verify
@@ -156,7 +158,7 @@ def export(path: Path, out: str, form: str | None, tip: int | None, force: bool)
     """Write a session in another form; ``-`` is standard output."""
     with open_session(path) as session:
         _require_node(session, tip)
-        source = Source.of_session(session, tip)
+        source = replace(Source.of_session(session, tip), prices=own_prices())
         if out != "-":
             write(source, out, form, overwrite=force)
             print(visible(out))

@@ -6,20 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from textual.content import Content
 
-from engine.napkin.figures import Figure, Source, Variant, remarks, variants
+from engine.napkin.figures import Variant, remarks, variants
 from engine.napkin.shapes import Machine, ModelShape
 from engine.text import visible
+from inspector.draw.figures import figure_content
 from inspector.draw.numbers import (
     NOTHING,
-    Mark,
     cut,
     decimal_size,
     legend,
-    marked,
-    ms,
     muted,
     padded,
-    rate,
     right,
     three,
     wrapped,
@@ -29,31 +26,6 @@ _LABEL = 16
 _COLUMN = 14
 _WORDS = 9
 """Cells of a label in front of words."""
-_MARKS = {
-    Source.MEASURED: Mark.MEASURED,
-    Source.DERIVED: Mark.DERIVED,
-    Source.ESTIMATED: Mark.ESTIMATED,
-}
-
-
-def figure_text(value: float | None, unit: str) -> str:
-    """A figure in its unit: ``42.9 GB``, ``23.9 tok/s``."""
-    if value is None:
-        return NOTHING
-    match unit:
-        case "B":
-            return decimal_size(value)
-        case "tok/s":
-            return rate(value)
-        case "ms":
-            return ms(value)
-    text = f"{value:,.0f}" if float(value).is_integer() else three(value)
-    return f"{text} {unit}".rstrip()
-
-
-def figure_content(figure: Figure) -> Content:
-    """A figure with the mark of where it comes from."""
-    return marked(figure_text(figure.value, figure.unit), _MARKS[figure.source])
 
 
 def napkin_lines(
@@ -89,7 +61,7 @@ def _table(columns: Sequence[Variant], width: int) -> Iterator[Content]:
     for row, figure in enumerate(columns[0].figures):
         line = padded(muted(figure.name), _LABEL)
         for column in columns:
-            line += right(figure_content(column.figures[row]), _COLUMN)
+            line += right(figure_content(column.figures[row], decimal=True), _COLUMN)
         yield cut(line, width)
 
 

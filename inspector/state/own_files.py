@@ -6,6 +6,7 @@ from pathlib import Path
 
 import platformdirs
 
+from engine.bill.prices import NAME as PRICES
 from engine.napkin.library import NAME as NAPKIN
 
 APP_NAME = "llm-inspect"
@@ -14,6 +15,11 @@ APP_NAME = "llm-inspect"
 def config_folder() -> Path:
     """The folder of the user's configuration on this platform."""
     return platformdirs.user_config_path(APP_NAME)
+
+
+def prices_file() -> Path:
+    """The user's own price list."""
+    return config_folder() / PRICES
 
 
 def napkin_file() -> Path:

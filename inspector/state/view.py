@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from engine.bill.prices import PriceList, example
 from engine.records.cache import PoolState
 from engine.records.columns import ColumnsSet, PassRecord
 from engine.records.events import (
@@ -86,6 +87,8 @@ class RunLog:
     tree: StepTree = field(default_factory=StepTree)
     rounds: MutableMapping[int, RoundRecord] = field(default_factory=dict)
     """Speculative rounds by the node of their first token."""
+    prices: PriceList = field(default_factory=example)
+    """The list that the bill's prices are of."""
     names: dict[int, str] = field(default_factory=dict)
     """Names of branches, by the node that each begins with."""
     columns: ColumnsSet = field(default_factory=ColumnsSet)

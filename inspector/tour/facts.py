@@ -7,12 +7,14 @@ import math
 import numpy as np
 
 from engine.acceptance import acceptance
+from engine.bill.prices import Kind
 from engine.records.prompt import Origin
 from engine.records.step import How, StepRecord
 from engine.run.tree import ROOT
 from engine.sampling.loops import Loop, find_loop
 from inspector.draw.numbers import count, ms, nats, percent, rate, size, three
 from inspector.panes.kv.figures import formula
+from inspector.state.account import account_of
 from inspector.state.view import RunLog, View
 
 
@@ -28,6 +30,7 @@ def places(log: RunLog) -> dict[str, int]:
         "prompt": ROOT,
         "first": int(nodes[0]),
         "middle": int(nodes[len(nodes) // 2]),
+        "end": sampled,
         "spiked": int(nodes[np.argmin(entropy[:-1])]),  # at the last one more is said
         "open": int(nodes[np.argmax(entropy)]),
     }
@@ -79,6 +82,8 @@ def figures(log: RunLog, at: dict[str, int]) -> dict[str, str]:
     if "middle" in at:
         kv = log.nodes[at["middle"]].kv
         found |= {"stored": count(kv.stored), "held": size(kv.nbytes)}
+    if "end" in at:
+        found |= _bill(log, at["end"])
     if "open" in at:
         found["pipe"] = _pipe(log.nodes[at["open"]])
     if "fork" in at:
@@ -101,6 +106,19 @@ def figures(log: RunLog, at: dict[str, int]) -> dict[str, str]:
             "per_pass": three(whole.tokens_per_pass or math.nan),
         }
     return found
+
+
+def _bill(log: RunLog, tip: int) -> dict[str, str]:
+    """Times of a token of the prompt and of the output, in this run."""
+    speed = View(log, tip).speed
+    computed, output = (1000 / one if one else math.nan for one in (speed.prefill_tps, speed.tps))
+    line = account_of(log, log.path(tip)).bill.line(Kind.OUTPUT)
+    return {
+        "prompt_each": ms(computed),
+        "output_each": ms(output),
+        "output_ratio": three(output / computed),
+        "output_time": ms(line.time.value if line is not None else None),
+    }
 
 
 def _greedy(log: RunLog, tip: int) -> bool:

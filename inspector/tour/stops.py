@@ -118,4 +118,14 @@ STOPS: tuple[Stop, ...] = (
         "z",
         "the whole pane; z again goes back",
     ),
+    Stop(
+        "The bill",
+        "end",
+        "bill",
+        "A prompt token took {prompt_each}, an output token {output_each}: {output_ratio} times as "
+        "much, as a pass reads all {weights} of weights for one of the latter and many of the "
+        "former. That is why output costs more; the pane answers three more such questions.",
+        "z",
+        "the whole pane; z again goes back",
+    ),
 )

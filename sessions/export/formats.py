@@ -9,6 +9,7 @@ from engine.acceptance import acceptance
 from engine.plain_files import replacing
 from engine.run.tree import ROOT
 from engine.text import safe
+from sessions.export.bill import bill_fields
 from sessions.export.columns import columns_line, pass_line
 from sessions.export.figures import csv_lines
 from sessions.export.jsonl import dumps, end_line, end_reason, run_line, step_line, texts
@@ -42,6 +43,7 @@ def jsonl_lines(source: Source) -> Iterator[str]:
     line = end_line(reason, detail, source.speed(), count, prefill=source.prefill)
     if source.branch_rounds():
         line["speculation"] = acceptance_fields(acceptance(source.branch_rounds()))
+    line["bill"] = bill_fields(source.account())
     line |= {"deleted_branches": source.deleted, "deleted_tokens": len(source.tree.deleted)}
     yield dumps(line) + "\n"
 

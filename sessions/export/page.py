@@ -17,6 +17,7 @@ from engine.records.step import DrawnOn, How, StepRecord
 from engine.records.step_table import StepPath
 from engine.records.vocabulary import Token
 from engine.text import label, visible
+from sessions.export.bill import bill_pairs
 from sessions.export.jsonl import cut_name, plain, texts
 from sessions.export.source import Source
 from sessions.export.words import about, speeds
@@ -45,7 +46,7 @@ def html_lines(source: Source) -> Iterator[str]:
             _branch(source, tip, branch, len(tips))
             for tip, branch in zip(tips, shown, strict=False)
         ),
-        "speeds": _pairs(speeds(source)),
+        "speeds": _pairs([*speeds(source), *bill_pairs(source.account())]),
         "latency": _bars(main),
         "slowest": f"up to {max((step.timing.total_ms for step in main), default=0.0):,.1f} ms",
         "entropy": _curve([step.entropy_raw for step in main]),

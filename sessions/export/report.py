@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from engine.records.partial import Interval, ends
 from engine.records.step import StepRecord
 from engine.text import visible, visible_bytes
+from sessions.export.bill import COLUMNS, answer_texts, bill_rows, prices_words
 from sessions.export.source import Source
 from sessions.export.words import about, output_text, speeds
 
@@ -32,6 +33,13 @@ def markdown_lines(source: Source) -> Iterator[str]:
     yield from _fenced(output_text(steps))
     yield "\n## Speed\n\n"
     yield from _table(("", ""), speeds(source))
+    found = source.account()
+    if found.bill.lines:
+        yield "\n## Bill\n\n"
+        yield from _table(COLUMNS, bill_rows(found.bill))
+        yield f"\n{escape(prices_words(found.bill))}\n"
+        for question, text in answer_texts(found):
+            yield f"\n**{escape(question)}** {escape(text)}\n"
     if source.settings and source.settings.dials:
         yield "\n## Settings\n\n"
         dials = source.settings.dials.items()

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from engine.bill.account import Account, account
+from engine.bill.prices import PriceList, example
 from engine.records.columns import ColumnsSet, PassRecord
 from engine.records.events import BranchNamed, SettingsChanged
 from engine.records.model import ModelFacts
@@ -13,6 +15,7 @@ from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import RoundRecord
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
+from engine.records.thinking import ThinkingSettings
 from engine.run.step_tree import StepTree
 from engine.timing import Speed, speed
 from sessions.reader import Session
@@ -29,6 +32,7 @@ class Log(Protocol):
     tree: StepTree
     rounds: MutableMapping[int, RoundRecord]
     names: dict[int, str]
+    prices: PriceList
     columns: ColumnsSet
     passes: list[PassRecord]
 
@@ -50,6 +54,8 @@ class Source:
     """Speculative rounds by the node of their first token."""
     names: Mapping[int, str] = field(default_factory=dict)
     """Names of branches, by the node that each begins with."""
+    prices: PriceList = field(default_factory=example)
+    """The price list of the bill."""
     columns: ColumnsSet = field(default_factory=ColumnsSet)
     """The columns of a comparison, as they were told of last."""
     passes: Sequence[PassRecord] = ()
@@ -87,6 +93,7 @@ class Source:
             tip=tip,
             rounds=log.rounds,
             names=dict(log.names),
+            prices=log.prices,
             columns=log.columns,
             passes=tuple(log.passes),
         )
@@ -140,6 +147,12 @@ class Source:
     @property
     def deleted(self) -> int:
         return len(self.tree.deleted_tips)
+
+    def account(self) -> Account:
+        """The bill of the branch that is followed."""
+        tags = self.told[-1].thinking if self.told else ThinkingSettings()
+        path = self.branch()
+        return account(self.facts, self.prompt, self.prefill, path, self.rounds, tags, self.prices)
 
     def speed(self) -> Speed:
         """TTFT, ITL and TPS of the branch that is followed."""

@@ -13,8 +13,10 @@ once, when its last byte is there, and belongs to the token that completed it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.cells import cell_len
 from textual.binding import Binding
 from textual.content import Content
@@ -34,6 +36,7 @@ from inspector.panes.transcript.text_layout import (
     TextLayout,
     shade,
 )
+from inspector.state.account import NOT_THINKING, thinking_of
 from inspector.state.loops import in_words, loop_at
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
@@ -42,6 +45,7 @@ from inspector.widgets.picture import Picture
 OPENS, CLOSES = "▐", "▌"
 SPACE = "␣"
 _FORCED = "underline italic"
+_THINKING = "$title italic"
 _CURSOR = "$cursor-token-text on $cursor-token $cursor-token-style"
 _MARK = "$cursor-token"
 _MUTED = "$text-muted"
@@ -78,6 +82,8 @@ class Transcript:
     cursor: float
     end: str = ""
     """The reason for which the run ends here: a last line of its own."""
+    thinking: NDArray[np.bool_] = field(default_factory=lambda: NOT_THINKING)
+    """Truth value for each token of the output: part of a thinking span."""
 
     def __len__(self) -> int:
         return len(self.layout.lines) + bool(self.end)
@@ -128,6 +134,10 @@ class Transcript:
         ]
         return bool(following) and following[0].index == line[at].index
 
+    def _thinks(self, index: int) -> bool:
+        at = index - self.layout.prompt_count
+        return 0 <= at < len(self.thinking) and bool(self.thinking[at])
+
     def _run(self, run: Run) -> Iterator[Piece]:
         item = self.layout.items[run.index]
         ahead = run.index > self.cursor
@@ -136,6 +146,8 @@ class Transcript:
             style = FAINT
         elif item.came is Sign.ACCEPTED:
             style = f"{style} {_ACCEPTED}"
+        if run.sign is Sign.NONE and self._thinks(run.index):
+            style = f"{style} {_THINKING}"
         spaces, head = 0, 0
         if run.first and not self.layout.boundaries:
             spaces = len(run.text) - len(run.text.lstrip(" "))
@@ -175,7 +187,8 @@ def transcript(
     layout.show(view.branch)
     step, outputs = view.step, len(view.path)
     end = f"■ {step.stop.detail}" if step is not None and step.stop and not view.ahead else ""
-    return Transcript(layout, layout.prompt_count + outputs - (1 if outputs else 0.5), end)
+    place = layout.prompt_count + outputs - (1 if outputs else 0.5)
+    return Transcript(layout, place, end, thinking_of(view))
 
 
 def not_read(text: str, width: int) -> list[Content]:
@@ -195,6 +208,7 @@ def legend(
     colour: bool = True,
     forced: bool = False,
     rounds: bool = False,
+    thinking: bool = False,
 ) -> Content:
     """The shades with the surprisal each begins at, and the other marks as far as they fit."""
     if colour:
@@ -211,6 +225,7 @@ def legend(
         *([_ROUND_KEY] if rounds else []),
         Content.assemble((OPENS, _MARK), ("cursor", _CURSOR), (CLOSES, _MARK)),
         *([Content.styled("forced", f"{_MUTED} {_FORCED}")] if forced else []),
+        *([Content.styled("thinking", _THINKING)] if thinking else []),
         Content.assemble(edge, token, (" start", _MUTED)),
         Content.styled("ahead", FAINT),
     ]
@@ -233,6 +248,7 @@ def cursor_info(view: View) -> Content:
     if step.token.kind is TokenKind.BYTE:
         parts.append(f"bytes {hex_bytes(step.token.bytes)}")
     parts += ["forced"] if step.draw.how is How.FORCED else []
+    parts += ["thinking"] if thinking_of(view)[len(view.path) - 1 :][:1].any() else []
     parts += [f"{step.surprisal:.2f} nats", f"rank {step.rank:,}"]
     return Content.assemble(" · ".join(parts) + " · ", token_text(step.token))
 
@@ -254,7 +270,15 @@ def draw(view: View, size: Size, ui: TranscriptUI = TranscriptUI()) -> Picture:
     rows = transcript(view, width, ui.layout, boundaries=marks)
     forced = rows is not None and bool(view.branch.figures["forced"].any())
     rounds = rows is not None and bool(view.branch.figures["came"].any())
-    key = legend(width, boundaries=marks, colour=ui.colour, forced=forced, rounds=rounds)
+    thinks = rows is not None and bool(rows.thinking.any())
+    key = legend(
+        width,
+        boundaries=marks,
+        colour=ui.colour,
+        forced=forced,
+        rounds=rounds,
+        thinking=thinks,
+    )
     header = [key] if size.height >= 3 else []
     if rows is None:
         return Picture(not_read(view.log.asked, width), header)

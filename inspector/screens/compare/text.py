@@ -46,7 +46,7 @@ def running(
     if found is None:
         return None
     at = None if parting is None else found.layout.prompt_count + parting
-    return ColumnText(found.layout, found.cursor, found.end, at)
+    return ColumnText(found.layout, found.cursor, found.end, found.thinking, at)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from engine.napkin.figures import (
-    Source,
     binding_batch,
     read_bytes,
     short,
@@ -18,6 +17,7 @@ from engine.napkin.figures import (
 from engine.napkin.library import Library, NapkinError
 from engine.napkin.notation import EXAMPLE, parse, written
 from engine.napkin.shapes import Machine, ModelShape
+from engine.records.figure import Source
 
 LIBRARY = Library.load()
 CONTEXT = 131_072

@@ -1,0 +1,1 @@
+"""The bill of the branch up to the cursor."""
