@@ -37,6 +37,13 @@ class Answers:
         Raises EngineFailedError for the error that came instead.
         """
         self._client.send(command)
+        return self.next(kind)
+
+    def next(self, kind: type[_Wanted]) -> _Wanted:
+        """Wait for the next record of ``kind``.
+
+        Raises EngineFailedError for the error that came instead.
+        """
         while True:
             while self._waiting:
                 record = self._waiting.popleft()

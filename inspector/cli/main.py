@@ -28,6 +28,7 @@ from inspector.cli.options import (
     has_prompt,
     load_config,
     open_command,
+    prompt_command,
     request,
 )
 from inspector.exit_codes import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
@@ -223,6 +224,21 @@ def _doctor(words: Sequence[str]) -> int:
     return doctor(open_command(args, load_config(args)), load=not args.no_load)
 
 
+def _diff_engines(words: Sequence[str]) -> int:
+    from inspector.cli.diff_engines import add_options, diff_engines, engine_commands
+
+    def parser() -> OneLineParser:
+        found = _parser(f"{PROGRAM} diff-engines", "One text through two engines, token by token.")
+        add_prompt_options(found)
+        add_options(found)
+        return found
+
+    if {"-h", "--help"} & set(words):
+        parser().parse_args(["--help"])
+    args, opens = engine_commands(words, parser)
+    return diff_engines(args, prompt_command(args), opens)
+
+
 COMMANDS: dict[str, tuple[Handler, str]] = {
     "run": (_run, "the same engine without a screen: text, or one JSON object a step"),
     "tour": (_tour, "what happens when a model writes, stop by stop; needs no model"),
@@ -230,6 +246,7 @@ COMMANDS: dict[str, tuple[Handler, str]] = {
     "sessions": (_sessions, "browse, list, show, diff, export and check saved sessions"),
     "sample": (_sample, "the sampler's ladder on a vector of logits from a file"),
     "bench": (_bench, "this machine's ceilings, the engine's speed against them"),
+    "diff-engines": (_diff_engines, "one text through two engines: how far apart they are"),
     "napkin": (_napkin, "bytes, ceilings and batch of another model on another machine"),
     "doctor": (_doctor, "what is installed, which device, what the terminal can do"),
 }
@@ -246,6 +263,6 @@ def _main_help() -> str:
         "A debugger for text generation: runs a language model one forward pass at a time.",
         "",
         "other commands:",
-        *(f"  {PROGRAM} {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()),
+        *(f"  {PROGRAM} {name:<12} {summary}" for name, (_, summary) in COMMANDS.items()),
     ]
     return "\n".join(lines)

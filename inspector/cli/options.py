@@ -193,7 +193,7 @@ def request(args: argparse.Namespace, config: Config, *, submit: Submit | None =
     return Request(
         open_command(args, config),
         configure_command(args, config),
-        submit or _submit(args),
+        submit or prompt_command(args),
         breakpoints_command(args),
         save_choice(args, config),
     )
@@ -311,7 +311,8 @@ def _dials(args: argparse.Namespace, config: Config, named: dict[str, Any]) -> d
     return dials
 
 
-def _submit(args: argparse.Namespace) -> Submit:
+def prompt_command(args: argparse.Namespace) -> Submit:
+    """The command that gives the prompt."""
     text = prompt_text(args)
     if args.system is not None and not args.chat:
         raise UsageError("--system needs --chat: only a chat template has a place for it")

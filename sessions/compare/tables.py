@@ -16,6 +16,7 @@ from engine.records.arrays import DoubleArray, FloatArray
 from engine.records.partial import Interval
 from engine.records.step import TopTable
 from engine.records.vocabulary import Token
+from engine.sampling.partial import SLACK
 
 _NOTHING = 1e-12
 """Mass that is rounding, not candidates."""
@@ -104,18 +105,21 @@ def kl(
         return Bound(0.0, 0.0)
     if dense_a is not None and dense_b is not None and dense_a.shape == dense_b.shape:
         return _exact(_softmax(dense_a), _softmax(dense_b))
-    if any(top.slack is not None and top.slack[level].any() for top in (a, b)):
-        return Bound(0.0, None, "of some tokens only bounds on their probability are known")
     rows_a, rows_b = common_rows(a, b)
+    sure = (_slack(a, level)[rows_a] + _slack(b, level)[rows_b]) == 0.0
+    if not sure.any():
+        return Bound(0.0, None, "of all tokens only bounds on their probability are known")
+    rows_a, rows_b = rows_a[sure], rows_b[sure]
     p, q = a.probs[level], b.probs[level]
     common_p, common_q = p[rows_a], q[rows_b]
     rest_p, rest_q = 1.0 - float(common_p.sum()), 1.0 - float(common_q.sum())
     if rest_p <= _NOTHING:
         return _exact(common_p, common_q)
-    if level != 0 and 1.0 - float(q.sum()) <= _NOTHING and p.sum() - common_p.sum() > _NOTHING:
+    whole_b = not _slack(b, level).any() and 1.0 - float(q.sum()) <= _NOTHING
+    if level != 0 and whole_b and p.sum() - common_p.sum() > _NOTHING:
         return Bound(np.inf, np.inf, _IMPOSSIBLE)
     # A model rules nothing out, whatever rounding says; more mass there only lowers the bound.
-    rest_q = max(rest_q, _NOTHING)
+    rest_q = max(rest_q, _NOTHING if a.slack is None and b.slack is None else rest_q + SLACK)
     low = _exact(np.append(common_p, rest_p), np.append(common_q, rest_q)).low
     return Bound(low, None, f"{rest_p:.2%} of a's mass is on tokens that b did not keep")
 
