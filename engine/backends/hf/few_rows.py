@@ -14,7 +14,7 @@ from torch.nn.functional import linear
 
 _NUMBERS = 150_000
 """Numbers of a block, for each thread: 600 kB of float32, a part of what the cache holds."""
-_FROM = {torch.float16: 3, torch.bfloat16: 5, torch.float32: 5}
+_FROM = {torch.float16: 3, torch.bfloat16: 5, torch.float32: 4}
 """Rows from which on blocks are faster than the library's own way."""
 _MOST, _LARGE = 12, 1_500_000
 """In float32 packing pays from more rows on, and costs nothing much for smaller weights."""
