@@ -26,6 +26,13 @@ class Answers:
         self._client = client
         self._progress = progress
         self._waiting: deque[Record] = deque()
+        self._shown = ("", "")
+
+    def show(self, phase: str, fraction: float | None, detail: str) -> None:
+        """Show how far a command has come; where no bar moves, each part once."""
+        if self._progress.live or (phase, detail) != self._shown:
+            self._progress.show(phase, fraction, detail)
+        self._shown = phase, detail
 
     def tell(self, command: Command) -> None:
         """Send ``command`` and wait for nothing."""

@@ -214,6 +214,16 @@ def _napkin(words: Sequence[str]) -> int:
     return napkin(parser.parse_args(words))
 
 
+def _shapes(words: Sequence[str]) -> int:
+    from inspector.cli.shapes import add_shapes_options, shapes
+
+    parser = _parser(f"{PROGRAM} shapes", "Four shapes of request: where each one's time goes.")
+    add_shapes_options(parser)
+    add_model_options(parser)
+    args = parser.parse_args(words)
+    return shapes(open_command(args, load_config(args)), args)
+
+
 def _doctor(words: Sequence[str]) -> int:
     parser = _parser(f"{PROGRAM} doctor", "What is installed, and what it can do here.")
     parser.add_argument("--no-load", action="store_true", help="do not load the model")
@@ -247,6 +257,7 @@ COMMANDS: dict[str, tuple[Handler, str]] = {
     "sample": (_sample, "the sampler's ladder on a vector of logits from a file"),
     "bench": (_bench, "this machine's ceilings, the engine's speed against them"),
     "diff-engines": (_diff_engines, "one text through two engines: how far apart they are"),
+    "shapes": (_shapes, "four shapes of request on the model, where each one's time and bill go"),
     "napkin": (_napkin, "bytes, ceilings and batch of another model on another machine"),
     "doctor": (_doctor, "what is installed, which device, what the terminal can do"),
 }

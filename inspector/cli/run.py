@@ -125,12 +125,13 @@ class Progress:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._codes = unguarded(out)
-        self._live = out.isatty()
+        self.live = out.isatty()
+        """True if the line is drawn over and over, in one place."""
         self._phase = ""
 
     def show(self, phase: str, fraction: float | None, detail: str) -> None:
         phase, detail = visible(phase), visible(detail)
-        if self._live:
+        if self.live:
             filled = round(_WIDTH * (fraction or 0.0))
             bar = "█" * filled + "░" * (_WIDTH - filled)
             self._codes.write("\r\x1b[K")
@@ -141,7 +142,7 @@ class Progress:
         self._out.flush()
 
     def clear(self) -> None:
-        if self._live and self._phase:
+        if self.live and self._phase:
             self._codes.write("\r\x1b[K")
             self._codes.flush()
         self._phase = ""
