@@ -246,12 +246,29 @@ class MeasureLossless:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckSampler:
+    """Answer with ``SamplerCheck``: our preset of the engine's stack against its own sampler.
+
+    Both are given the distribution that ``node`` was drawn from, with ``dials`` set.
+    """
+
+    node: int
+    dials: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """End the engine."""
 
 
 Measurement = (
-    Measure | MeasureCeilings | MeasureDrift | MeasureCurves | MeasureModules | MeasureLossless
+    Measure
+    | MeasureCeilings
+    | MeasureDrift
+    | MeasureCurves
+    | MeasureModules
+    | MeasureLossless
+    | CheckSampler
 )
 """Commands that measure something beside the run."""
 

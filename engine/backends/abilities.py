@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from engine.backends.base import Backend, BackendError, ForwardPass, TokenSequence
 from engine.records.arrays import FloatArray
@@ -111,6 +111,24 @@ class Widening(Protocol):
 
 
 @runtime_checkable
+class OwnSampler(Protocol):
+    """Has a sampler of its own, and tells what that leaves of a distribution."""
+
+    @property
+    def own_stack(self) -> str:
+        """The preset that reproduces it."""
+
+    def own_sampler(
+        self, ids: Sequence[int], dials: Mapping[str, Any], count: int
+    ) -> Mapping[int, float]:
+        """Id -> probability of the ``count`` likeliest that it keeps behind ``ids``, ``dials`` set.
+
+        Raises BackendError where it does not tell that, or has a dial in another form.
+        """
+        ...
+
+
+@runtime_checkable
 class MeasurableBackend(Backend, Measurable, Protocol):
     """A backend whose texts can be read beside the run."""
 
@@ -120,6 +138,7 @@ ABILITIES: dict[type, tuple[str, str]] = {
     Measurable: ("reads a text beside the run", "cannot read a text beside the run"),
     Profiled: ("times its layers", "does not time its layers"),
     Widening: ("tells more of a distribution when asked", "tells no more of a distribution"),
+    OwnSampler: ("tells what its own sampler leaves", "does not tell what its own sampler leaves"),
     Shallow: ("ends a pass after some layers", "cannot end a pass after some of its layers"),
 }
 """Ability -> that a backend has it, and that it lacks it, in words."""

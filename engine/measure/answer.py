@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.commands import (
+    CheckSampler,
     Measure,
     MeasureCeilings,
     MeasureCurves,
@@ -20,6 +21,7 @@ from engine.measure.contest import ceilings_of, measure
 from engine.measure.drift import measure_drift
 from engine.measure.lossless import measure_lossless
 from engine.measure.modules import measure_modules
+from engine.measure.own_sampler import check_sampler
 from engine.progress import Progress
 from engine.records.events import LoadProgress, Record
 from engine.records.measured import MEASURING_CEILINGS, Measured
@@ -59,3 +61,5 @@ def answer(
             return measure_modules(stepper, node, progress, called)
         case MeasureLossless(draws):
             return measure_lossless(stepper, draws, progress)
+        case CheckSampler(node, dials):
+            return check_sampler(stepper, node, dials)

@@ -12,6 +12,7 @@ from engine.records.measured import CacheCurves, DriftMeasured, Lossless, Measur
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import DraftSettings, RoundRecord
+from engine.records.sampler_check import SamplerCheck
 from engine.records.step import StepRecord
 from engine.records.thinking import ThinkingSettings
 from engine.records.vocabulary import Token, Vocabulary
@@ -178,5 +179,6 @@ Record = (
     | ColumnsSet
     | PassRecord
     | ModulesTimed
+    | SamplerCheck
     | EngineError
 )

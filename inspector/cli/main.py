@@ -163,6 +163,10 @@ def _sessions(words: Sequence[str]) -> int:
 
 
 def _sample(words: Sequence[str]) -> int:
+    from inspector.cli.against import FLAG
+
+    if any(word.partition("=")[0] == FLAG for word in words):
+        return _against(words)
     from inspector.cli.sample import DEFAULT_TOP, sample
     from inspector.cli.sample_input import add_input_options
 
@@ -175,6 +179,20 @@ def _sample(words: Sequence[str]) -> int:
     add_chain_options(parser)
     args = parser.parse_args(words)
     return sample(args, load_config(args))
+
+
+def _against(words: Sequence[str]) -> int:
+    from inspector.cli.against import FLAG, STACKS, against
+
+    parser = _parser(f"{PROGRAM} sample", "Our preset of a stack against the stack's own sampler.")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(FLAG, dest="stack", choices=STACKS, required=True, help="the stack")
+    add_prompt_options(parser)
+    add_model_options(parser)
+    add_chain_options(parser)
+    args = parser.parse_args(words)
+    config, args.engine = load_config(args), args.stack
+    return against(args, config, open_command(args, config), prompt_command(args))
 
 
 def _bench(words: Sequence[str]) -> int:

@@ -63,6 +63,11 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         metavar="LOGITS",
         help="a .npy or .json file of one vector, or FILE.jsonl[:LINE], a step of a run file",
     )
+    parser.add_argument(
+        "--against",
+        metavar="E",
+        help="instead, hold a preset against the stack itself: sample PROMPT --against llamacpp",
+    )
     parser.add_argument("--line", type=whole, metavar="N", help="the line of a .jsonl file, from 1")
     group = parser.add_argument_group(
         "tokens", "LIST is ids and ranges such as 1,2,5-9, or a .json file that holds a list."

@@ -14,6 +14,7 @@ from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, token_of
 from engine.backends.http.open import backend_of, client_of
 from engine.backends.http.probing import accepted, alike, metrics_row, values_are
+from engine.backends.llamacpp.dials import sampler_request
 from engine.backends.top_n.backend import TopBackend
 from engine.backends.top_n.completer import Abilities, Answer
 from engine.backends.top_n.rows import top_logprobs
@@ -64,6 +65,15 @@ class LlamaServer:
         found = api.listed(answer.body, name, answer.parse_ms)
         self._names.learn(found.data)
         return found
+
+    def sampled(
+        self, ids: Sequence[int], dials: Mapping[str, Any], count: int
+    ) -> Mapping[int, float]:
+        """See ``OwnSampler``."""
+        more = {**sampler_request(dials), "post_sampling_probs": True}
+        found = self.asked(ids, count, name="prob", **more)
+        pairs = zip(found.ids, found.values, strict=True)
+        return {one: value for one, value in pairs if value is not None and value > 0.0}
 
     def _check_model(self) -> None:
         """A new connection may lead to a server that was started anew, with another model."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from engine.backends.base import BackendError
+from engine.backends.http.llama_server import listed
 from engine.backends.llamacpp.answers import answer_of, request
+from engine.backends.llamacpp.dials import sampler_request
 from engine.backends.llamacpp.hosted import Hosted
 from engine.backends.top_n.completer import Abilities, Answer
 from engine.timing import now_ms
@@ -34,6 +37,16 @@ class HostedCompleter:
 
     def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
         raise BackendError("llama.cpp tells no log-probabilities of a prompt's own positions")
+
+    def sampled(
+        self, ids: Sequence[int], dials: Mapping[str, Any], count: int
+    ) -> Mapping[int, float]:
+        """See ``OwnSampler``."""
+        asked = request(ids, count, slot=None, reuse=True)
+        more = {**sampler_request(dials), "post_sampling_probs": True}
+        found = listed(json.loads(self._hosted.complete({**asked, **more})), "prob")
+        pairs = zip(found.ids, found.values, strict=True)
+        return {one: value for one, value in pairs if value is not None and value > 0.0}
 
     def close(self) -> None:
         self._hosted.close()

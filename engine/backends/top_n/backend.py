@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engine.backends.base import (
     BackendError,
@@ -14,7 +15,7 @@ from engine.backends.base import (
     kept_of,
     own_list,
 )
-from engine.backends.top_n.completer import Completer, Tokens
+from engine.backends.top_n.completer import Completer, Sampling, Tokens
 from engine.backends.top_n.rows import stacked
 from engine.backends.top_n.slots import Slots
 from engine.records.engine import EngineTimes
@@ -98,6 +99,21 @@ class TopBackend:
         started = now_ms()
         row, times = self._ask(list(ids), min(count, size), reuse=True)
         return ForwardPass((RowLogits(row),), now_ms() - started, warmup=False, engine=times)
+
+    @property
+    def own_stack(self) -> str:
+        return self._facts.backend
+
+    def own_sampler(
+        self, ids: Sequence[int], dials: Mapping[str, Any], count: int
+    ) -> Mapping[int, float]:
+        if not isinstance(self._completer, Sampling):
+            rows = (one for one in self._facts.probed if one.name == "own sampler")
+            why = "".join(f": {one.note}" for one in rows)
+            raise BackendError(
+                f"engine {self._facts.backend} does not tell what its own sampler leaves{why}"
+            )
+        return self._completer.sampled(ids, dials, count)
 
     def _read(
         self, sequence: list[int], ids: Sequence[int], all_positions: bool

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from engine.backends.base import Encoded
 from engine.records.engine import EngineTimes, Probed
@@ -62,6 +62,17 @@ class Completer(Protocol):
 
     def close(self) -> None:
         """Let go of the engine; one that runs in this process ends."""
+
+
+@runtime_checkable
+class Sampling(Protocol):
+    """A completer that tells what the engine's own sampler leaves, too."""
+
+    def sampled(
+        self, ids: Sequence[int], dials: Mapping[str, Any], count: int
+    ) -> Mapping[int, float]:
+        """See ``OwnSampler``."""
+        ...
 
 
 class Tokens(Protocol):
