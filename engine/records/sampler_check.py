@@ -23,7 +23,7 @@ class CheckedToken:
 
 @dataclass(frozen=True, eq=False)
 class SamplerCheck:
-    """What both leave of the distribution behind a text.
+    """Tokens and probabilities that both leave of the distribution behind a text.
 
     ``rows`` are the likeliest, and the first of those on which they part; ``parted`` counts all of
     these. ``theirs`` is how many tokens the engine kept, at least where it lists no more.
