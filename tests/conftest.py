@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.launcher import Launcher
 
+# Collecting makes millions of objects, all of which stay: see ``pytest_collection_finish``.
+gc.disable()
+# Each of the processes that tests start would compile all of the program again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:
     # The workers share the cores as well; a small model's pass does not gain by a second thread.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -66,6 +72,7 @@ def pytest_collection_finish() -> None:
     of the tests of the screen, before.
     """
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 20, 20)
 
 

@@ -15,8 +15,11 @@ from weakref import WeakSet
 import textual.app
 import textual.pilot
 import textual.screen
+from textual._compositor import Compositor
+from textual._context import visible_screen_stack
 from textual.app import App, ScreenStackError
 from textual.command import CommandPalette
+from textual.geometry import Region
 from textual.screen import Screen
 
 from inspector.background import Background
@@ -108,9 +111,36 @@ def _due(screen: Screen[Any], *, paint: bool) -> bool:
     )
 
 
+def _drawn(
+    compositor: Compositor,
+    full: bool = False,
+    screen_stack: list[Screen[Any]] | None = None,
+    simplify: bool = False,
+) -> object:
+    """Have each widget that is due draw its lines. Nobody takes what a terminal would be sent.
+
+    Textual would cut the lines of all widgets to pieces and put them together: as much work again.
+    A whole picture (``full``, ``render_strips``) is made as ever.
+    """
+    if full:
+        return _render_update(compositor, full, screen_stack, simplify)
+    visible_screen_stack.set(screen_stack or [])
+    due = compositor._dirty_regions.copy()
+    compositor._dirty_regions.clear()
+    if due:
+        whole = compositor.size.region
+        for _ in compositor._get_renders(Region.from_union(list(due)).intersection(whole)):
+            pass
+    return None
+
+
+_render_update = Compositor.render_update
+
+
 def install() -> None:
     """Have every test's pilot wait so, and paint then, rather than 60 times a second."""
     textual.screen.UPDATE_PERIOD = 1.0  # type: ignore[misc]
+    Compositor.render_update = _drawn  # type: ignore[method-assign]
     textual.pilot.wait_for_idle = settled  # type: ignore[assignment]
     textual.app.wait_for_idle = settled  # type: ignore[assignment]
     submit = Background.submit
