@@ -13,11 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.launcher import Launcher
 
-# Collecting makes millions of objects, all of which stay: see ``pytest_collection_finish``.
-gc.disable()
 # Each of the processes that tests start would compile all of the program again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:
     # The workers share the cores as well; a small model's pass does not gain by a second thread.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,6 +26,9 @@ os.environ.pop("NO_COLOR", None)
 from tests import settling
 
 settling.install()
+sys.dont_write_bytecode = False
+# Collecting makes millions of objects, all of which stay: see ``pytest_collection_finish``.
+gc.disable()
 
 
 # How long an example takes says more about what else this machine does.

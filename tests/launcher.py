@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -48,14 +48,20 @@ class Launcher:
             text=True,
         )
 
-    def run(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        """Output of the command, and its exit code. ``given``: what it reads from its input."""
+    def run(
+        self, *words: str, given: str = "", environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Output of the command, and its exit code. ``given``: what it reads from its input.
+
+        ``environment``: variables beside those that there are.
+        """
         pipes = self._process
         assert pipes.stdin is not None
         assert pipes.stdout is not None
         with TemporaryDirectory(prefix="llm-inspect-tests-") as folder:
             Path(folder, "in").write_text(given, "utf-8")
-            print(json.dumps([folder, *words]), file=pipes.stdin, flush=True)
+            asked = json.dumps([folder, dict(environment or {}), *words])
+            print(asked, file=pipes.stdin, flush=True)
             code = int(pipes.stdout.readline())
             out, err = (Path(folder, name).read_text("utf-8") for name in ("out", "err"))
         return subprocess.CompletedProcess(words, code, out, err)
@@ -113,11 +119,12 @@ def _serve() -> None:
     replaced: Any = multiprocessing
     replaced.get_context = context
     for line in sys.stdin:
-        folder, *words = json.loads(line)
+        folder, environment, *words = json.loads(line)
         keep(words)
         pid = os.fork()
         if pid == 0:
             code = 70  # nothing that a command ends with
+            os.environ.update(environment)
             try:
                 code = _carry_out(folder, words)
                 sys.stdout.flush()

@@ -6,8 +6,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,6 +40,7 @@ from inspector.state.view import View
 from tests.direct import DirectClient
 from tests.fakes import SMOLLM2, case_36, chunk, kv, prefill, prompt, settings, step, timing, view
 from tests.inspector.test_app import app, pane_text, press
+from tests.launcher import Launcher
 
 CEILINGS = Ceilings(
     "cpu", "a CPU", "float32", 2, 20e9, 100e9, "read 512 MiB; 1536 x 1536 matrix product in float32"
@@ -172,52 +172,64 @@ def test_a_script_has_no_rival() -> None:
         measuring.measure(scripted(), asked, Open("scripted"), lambda *_: None)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A tiny model that would stop at its first greedy token."""
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file in which ``rival`` tells, at its end, its environment and its modules."""
+    return tmp_path_factory.mktemp("seen") / "seen.json"
+
+
+@pytest.fixture(scope="module")
+def rival(seen: Path) -> Iterator[Generate]:
+    """``generate()`` of a tiny model that would stop at its first greedy token."""
     from tests import tiny_models
 
+    folder, spy = seen.parent / "model", seen.parent / "spy"
     model = tiny_models.llama()
     first = int(model.generate(input_ids(model, [5, 6]), max_new_tokens=1, do_sample=False)[0, -1])
     model.generation_config.eos_token_id = first
-    model.save_pretrained(tmp_path)
-    return tmp_path
-
-
-def test_generate_does_the_same_work_past_a_stop_token(folder: Path) -> None:
-    with closing(Generate(folder)) as rival:
-        assert rival.dtype == "float32"
-        for tokens in (6, 3):
-            gaps = rival.gaps([5, 6], tokens)
-            assert len(gaps) == tokens - 1
-            assert min(gaps) > 0
-
-
-def test_e4_generate_runs_with_nothing_of_ours_set(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """E4: its own process, the user's environment, no module of ours."""
-    seen, spy = tmp_path / "seen.json", tmp_path / "spy"
+    model.save_pretrained(folder)
     spy.mkdir()
     # Python runs this at start in every process that has the folder on its path.
     (spy / "sitecustomize.py").write_text(
-        "import atexit, json, os, sys\n"
+        "import atexit, json, os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit())\n"
         "def tell():\n"
         f"    json.dump([dict(os.environ), list(sys.modules)], open({str(seen)!r}, 'w'))\n"
         "atexit.register(tell)\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(spy))
-    given = dict(os.environ)
-    rival = Generate(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(spy))
+        patch.setenv("GIVEN", json.dumps(dict(os.environ)))
+        started = Generate(folder)
+    yield started
+    started.close()
+
+
+def test_generate_does_the_same_work_past_a_stop_token(rival: Generate) -> None:
+    assert rival.dtype == "float32"
+    for tokens in (6, 3):
+        gaps = rival.gaps([5, 6], tokens)
+        assert len(gaps) == tokens - 1
+        assert min(gaps) > 0
+
+
+def test_e4_generate_runs_with_nothing_of_ours_set(rival: Generate, seen: Path) -> None:
+    """E4: its own process, the user's environment, no module of ours."""
     rival.gaps([5, 6], 2)
-    stdin = rival._process.stdin
-    assert stdin is not None
-    stdin.close()
+    rival._process.terminate()
     rival._process.wait(240)
     environment, modules = json.loads(seen.read_text())
+    given = json.loads(environment.pop("GIVEN"))
     assert {name: environment.get(name) for name in given} == given
     ours = {"engine", "inspector", "sessions", "themes", "base", "hf"}
     assert not ours & {name.partition(".")[0] for name in modules}
+
+
+def test_a_rival_that_ends_between_turns_says_so(rival: Generate) -> None:
+    rival._process.kill()
+    rival._process.wait()
+    with pytest.raises(GenerateError, match=r"^generate\(\) ended: "):
+        rival.gaps([5, 6], 3)
 
 
 def test_a_rival_that_cannot_load_says_why_in_one_line(tmp_path: Path) -> None:
@@ -225,14 +237,6 @@ def test_a_rival_that_cannot_load_says_why_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(GenerateError, match=r"^generate\(\) ended: .*") as caught:
         Generate(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_a_rival_that_ends_between_turns_says_so(folder: Path) -> None:
-    rival = Generate(folder)
-    rival._process.kill()
-    rival._process.wait()
-    with pytest.raises(GenerateError, match=r"^generate\(\) ended: "):
-        rival.gaps([5, 6], 3)
 
 
 def input_ids(model: Any, ids: list[int]) -> Any:
@@ -644,12 +648,8 @@ def test_what_cannot_be_measured_is_refused(
 @pytest.mark.model
 @pytest.mark.slow
 def test_the_default_model_against_generate(
-    default_model_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    launcher: Launcher, default_model_dir: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("LLM_INSPECT_CACHE", str(tmp_path))
     words = [
         "--model",
         str(default_model_dir),
@@ -660,8 +660,10 @@ def test_the_default_model_against_generate(
         "--dtype",
         "float32",
     ]
-    assert cli.main(["bench", *words, "--format", "json"]) == 0
-    found = json.loads(capfd.readouterr().out, parse_constant=pytest.fail)
+    kept = {"LLM_INSPECT_CACHE": str(tmp_path)}
+    done = launcher.run("bench", *words, "--format", "json", environment=kept)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout, parse_constant=pytest.fail)
     assert found["parameters"] == 134_515_008
     # The ceilings may have been measured while others used the machine, and the pace while not.
     assert 0 < found["mbu"] < 20
