@@ -8,6 +8,7 @@ when, and one run of each kind, start Python afresh instead.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
@@ -22,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from engine.progress import Progress
 from tests.folders import ROOT
 
 PRELOADED = (
@@ -107,10 +109,41 @@ def _keep_loaded() -> Callable[[list[str]], None]:
     return keep
 
 
+def _keep_opened() -> Callable[[list[str]], None]:
+    """Have forks find the backend here that ``run`` with the same options has opened before."""
+    from engine.backends.hf import load
+    from engine.progress import silent
+    from inspector.cli import options as cli
+    from inspector.cli.config import Config
+
+    parser = cli.OneLineParser(allow_abbrev=False)
+    cli.add_prompt_options(parser)
+    cli.add_model_options(parser)
+    open_backend, kept = load.open_backend, dict[str, Any]()
+
+    def look(options: Mapping[str, Any], progress: Progress) -> Any:
+        return kept.get(repr(sorted(options.items()))) or open_backend(options, progress)
+
+    def keep(words: list[str]) -> None:
+        if words[0] != "run" or not {"--model", "--dtype"} <= {*words}:
+            return
+        known, _ = parser.parse_known_args(words[1:])
+        options = dict(cli.open_command(known, Config()).options)
+        name = repr(sorted(options.items()))
+        if name not in kept:
+            kept.clear()
+            # What cannot be opened is the command's own to say.
+            with contextlib.suppress(Exception):
+                kept[name] = open_backend(options, silent)
+
+    load.open_backend = look  # type: ignore[assignment]
+    return keep
+
+
 def _serve() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
-    keep = _keep_loaded()
+    keep, keep_opened = _keep_loaded(), _keep_opened()
     forks = multiprocessing.get_context("fork")
 
     def context(method: str | None = None) -> BaseContext:
@@ -121,6 +154,7 @@ def _serve() -> None:
     for line in sys.stdin:
         folder, environment, *words = json.loads(line)
         keep(words)
+        keep_opened(words)
         pid = os.fork()
         if pid == 0:
             code = 70  # nothing that a command ends with
