@@ -33,7 +33,7 @@ SIGNS: Mapping[str, tuple[str, str]] = {
     "embedding": ("▞", "$phase-tokenize"),
     REST: ("░", "$cut"),
 }
-NAME, TIME, SHARE = 18, 11, 8
+NAME, TIME, SHARE = 20, 11, 8
 
 
 def parts_of(timed: TimedPass) -> dict[str, float]:
