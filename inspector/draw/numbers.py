@@ -36,6 +36,10 @@ MEANING = {Mark.MEASURED: "measured", Mark.DERIVED: "derived", Mark.ESTIMATED: "
 """A mark's name, which is also the theme variable of its colour."""
 
 
+PERCENT = f"% {Mark.DERIVED}"
+"""For the lower border of a pane whose percentages are all worked out from logits or counts."""
+
+
 # --- numbers as text ------------------------------------------------------------------------
 
 

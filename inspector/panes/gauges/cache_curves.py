@@ -69,7 +69,7 @@ def in_words(chart: Chart) -> str:
     curves = chart.curves
     return (
         f"without {ms(curves.without_ms[-1])}, with {ms(curves.with_ms[-1])} "
-        f"at {curves.lengths[-1]:,} tokens"
+        f"at {curves.lengths[-1]:,} tokens •"
     )
 
 

@@ -110,12 +110,12 @@ def _this_step(step: StepRecord | None) -> Gauge:
         return Gauge("this step", nothing("the prompt"))
     t = step.timing
     rest = t.detokenize_ms + t.other_ms
-    parts = f"forward {forward(step)}, sample {ms(t.sample_ms)}, other {ms(rest)}"
+    parts = f"forward {forward(step)}, sample {ms(t.sample_ms)}, other {ms(rest)} •"
     why = WHY[letter(t)]
     return Gauge(
         "this step",
         measured(ms(t.total_ms), "bold"),
-        (why + parts, why + f"forward {forward(step)}", why.rstrip(": ")),
+        (why + parts, why + f"forward {forward(step)} •", why.rstrip(": ")),
         "forward pass + sampling + detokenizing and keeping the record",
     )
 

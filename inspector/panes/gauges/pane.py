@@ -54,7 +54,7 @@ def entropies(path: Sequence[StepRecord]) -> tuple[Series, Series]:
 def draw(view: View, size: Size) -> Picture:
     """The pane."""
     tps = view.speed.tps
-    subtitle = with_marks("" if tps is None else rate(tps), size.width)
+    subtitle = with_marks("" if tps is None else f"{rate(tps)} {Mark.DERIVED}", size.width)
     wants = (CEILINGS,) if view.log.ceilings is None else ()
     return Picture(_lines(view, *size), subtitle=subtitle, wants=wants)
 

@@ -156,7 +156,7 @@ def _heads(facts: ModelFacts, width: int, eight_bits: float | None) -> list[Cont
     ]
     expected = facts.kv_bytes_per_token_expected or eight_bits
     if expected is not None and group != 1:
-        times = f"{group:.3g}×"
+        times = f"{group:.3g}× ƒ"
         whole = f"{facts.query_heads} K/V heads: {times}"
         figure = derived(size(expected * group))
         lines.append(_line("  ungrouped", width, figure, f"a token, with {whole}", whole, times))

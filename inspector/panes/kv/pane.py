@@ -8,7 +8,7 @@ from textual.binding import Binding
 from textual.events import Leave, MouseMove
 from textual.geometry import Size
 
-from inspector.draw.numbers import plural, with_marks
+from inspector.draw.numbers import Mark, plural, with_marks
 from inspector.draw.numbers import size as amount
 from inspector.messages import GoTo
 from inspector.panes.kv.branch import Place
@@ -42,7 +42,7 @@ def draw(view: View, size: Size, ui: KVUI = KVUI()) -> Picture:
     kv, held = state(view), ""
     if kv is not None:
         held = plural(kv.stored, "position")
-        held = held if kv.nbytes is None else f"{held} · {amount(kv.nbytes)}"
+        held = held if kv.nbytes is None else f"{held} · {amount(kv.nbytes)} {Mark.MEASURED}"
     rows = kv_rows(view, width, max(1, height - len(footer)), look, place)
     return Picture(rows, footer=footer, subtitle=with_marks(held, width))
 

@@ -30,8 +30,8 @@ def pool_figures(pool: PoolState, facts: ModelFacts | None, width: int) -> list[
     blocks = sum(group.blocks for group in pool.groups)
     used = sum(int((group.refs > 0).sum()) for group in pool.groups)
     counted = f"{plural(used, 'block')}, each once"
-    share = percent(pool.used_bytes / pool.reserved_bytes) if pool.reserved_bytes else ""
-    of_used = percent(pool.filled_bytes / pool.used_bytes) if pool.used_bytes else ""
+    share = f"{percent(pool.used_bytes / pool.reserved_bytes)} ƒ" if pool.reserved_bytes else ""
+    of_used = f"{percent(pool.filled_bytes / pool.used_bytes)} ƒ" if pool.used_bytes else ""
     whole = f"{plural(blocks, 'block')} of {plural(pool.block_size, 'position')}"
 
     def line(label: str, figure: Content, *notes: str) -> Content:
@@ -52,7 +52,7 @@ def pool_figures(pool: PoolState, facts: ModelFacts | None, width: int) -> list[
 def _wasted(pool: PoolState, width: int) -> Content:
     if pool.current is None or not pool.branch_bytes:
         return row("  wasted", LABEL, width, nothing("nothing read yet"))
-    share = percent(pool.wasted_bytes / pool.branch_bytes)
+    share = f"{percent(pool.wasted_bytes / pool.branch_bytes)} ƒ"
     notes = (
         f"{share} of the branch last read, in its last block",
         f"{share} of the branch, in its last block",

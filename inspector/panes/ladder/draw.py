@@ -20,7 +20,7 @@ from textual.geometry import Size
 from engine.records.step import StepRecord
 from engine.sampling.chain import Chain
 from inspector.draw.bars import share
-from inspector.draw.numbers import fit
+from inspector.draw.numbers import PERCENT, Mark, fit
 from inspector.panes.ladder.draw_line import detail, draw_lines
 from inspector.panes.ladder.head import FULL, SHORT, head, head_height
 from inspector.panes.ladder.plan import Plan, plan
@@ -113,7 +113,7 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
         _footer(rows, pinned, selected, size, reasons, back) if below else (),
         pinned,
         remark=f"what if: {shown.problem}" if shown.problem else "",
-        subtitle=f"{entropy} · full bar {share(candidates.largest)}",
+        subtitle=f"{entropy} · full bar {share(candidates.largest)} {Mark.DERIVED}",
         select=selected,
         # Without a footer there is no pinned row: the one that was drawn is brought into sight.
         follow=None if below else candidates.row_of(candidates.draw.token_id),
@@ -140,7 +140,7 @@ def _before_the_draw(view: View, size: Size, ui: LadderUI) -> Picture:
         head(candidates, made, height),
         _footer(rows, (), selected, size, None, "") if below else (),
         remark=f"next token, not drawn yet{what_if}",
-        subtitle=f"entropy {candidates.entropy:.2f} → {step.entropy_final:.2f} nats",
+        subtitle=f"entropy {candidates.entropy:.2f} → {step.entropy_final:.2f} nats · {PERCENT}",
         select=selected,
         top=ui.before is not None,
     )

@@ -149,9 +149,9 @@ def _layer(index: int, layer: LayerTime, high: float, width: int) -> Content:
     label = padded(muted(f"layer {index}"), 9) if width >= 40 else muted(f"{index:>2} ")
     figure = right(measured(ms(layer.total_ms)), 10)
     if width >= WIDE_LAYER and layer.attention_ms is not None and layer.mlp_ms is not None:
-        named = zip(GLYPHS, STYLES, (attention, mlp, rest), strict=True)
+        named = zip(GLYPHS, STYLES, (attention, mlp, rest), ("•", "•", "ƒ"), strict=True)
         figure += Content.assemble(
-            *(Content.assemble((f"  {g} ", s), muted(f"{ms(t):>7}")) for g, s, t in named)
+            *(Content.assemble((f"  {g} ", s), muted(f"{ms(t):>7} {m}")) for g, s, t, m in named)
         )
     room = width - label.cell_length - figure.cell_length
     if room < 4 or not (high > 0 and math.isfinite(high)):

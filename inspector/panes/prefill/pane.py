@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from textual.content import Content
@@ -10,8 +11,9 @@ from textual.geometry import Size
 from engine.records.events import RunState
 from engine.records.prompt import PrefillRecord
 from engine.timing import Phase, PhaseKind, phases, ttft_ms
-from inspector.draw.block_chars import bar, placed
+from inspector.draw.block_chars import bar, placed, shares
 from inspector.draw.numbers import (
+    Mark,
     beside,
     cut,
     derived,
@@ -36,6 +38,18 @@ from inspector.widgets.picture import Picture
 LABEL = 9
 NARROWEST_AXIS = 14
 TWO_COLUMNS = 72
+BAR_FROM = 14
+"""Lines from which there is a bar of all phases beside the axis of single ones."""
+SIGNS = {
+    PhaseKind.TEMPLATE: ("▞", "$phase-tokenize"),
+    PhaseKind.TOKENIZE: ("▚", "$phase-tokenize"),
+    PhaseKind.LOOKUP: ("▒", "$kv-shared"),
+    PhaseKind.PREFILL: ("█", "$phase-prefill"),
+    PhaseKind.HEAD: ("▓", "$phase-sample"),
+    PhaseKind.SAMPLE: ("▒", "$phase-sample"),
+    PhaseKind.DETOKENIZE: ("░", "$phase-detokenize"),
+}
+"""Signs of the phases on the one bar; neighbours differ without colour."""
 TALL = 20
 """From this height on all goes below each other, over the whole width."""
 
@@ -52,7 +66,10 @@ def _lines(view: View, width: int, height: int) -> list[Content]:
     chunks = view.prefill.chunks if view.prefill is not None else ()
     side = bool(chunks) and width >= TWO_COLUMNS and height < TALL
     left = width * 3 // 5 if side else width
-    head = [*_sum(parts, total, width), *_progress(view, width)]
+    bar_below = height >= BAR_FROM
+    head = _sum(parts, total, width, signs=bar_below)
+    head += [stacked(parts, width)] if bar_below else []
+    head += _progress(view, width)
     lines = waterfall(parts, view.prefill, left)
     lines += _rates(view.prefill, view.speed.prefill_tps, left)
     lines += prefix_short(view, left, LABEL)
@@ -91,7 +108,7 @@ def waterfall(parts: Sequence[Phase], prefill: PrefillRecord | None, width: int)
         drawn = placed(start / total, end / total, axis) if total > 0 else " " * axis
         line = Content.assemble(
             padded(muted(label), label_width),
-            (drawn, f"$phase-{part.kind}"),
+            (drawn, SIGNS[part.kind][1]),
             right(time, time_width),
         )
         lines.append(cut(line + right(speed, speed_width) if speed_width else line, width))
@@ -99,16 +116,33 @@ def waterfall(parts: Sequence[Phase], prefill: PrefillRecord | None, width: int)
     return lines
 
 
+def stacked(parts: Sequence[Phase], width: int) -> Content:
+    """All phases as one bar, chunks together; what took any time has a cell at least."""
+    times = {kind: sum(part.ms for part in parts if part.kind is kind) for kind in SIGNS}
+    room, total = width - LABEL, sum(times.values())
+    if room < 2 * len(times) or not 0 < total < math.inf:
+        return Content("")
+    cells = dict(zip(times, shares([*times.values()], total, room), strict=True))
+    for kind, took in times.items():
+        if took > 0 and not cells[kind]:
+            longest = max(cells, key=lambda one: cells[one])
+            cells[kind], cells[longest] = 1, cells[longest] - 1
+    drawn = [(SIGNS[kind][0] * count, SIGNS[kind][1]) for kind, count in cells.items()]
+    return Content(" " * LABEL) + Content.assemble(*drawn)
+
+
 def _label(part: Phase, prefill: PrefillRecord | None) -> str:
     if part.chunk is None or prefill is None:
         return "1st sample" if part.kind is PhaseKind.SAMPLE else str(part.kind)
+    if part.kind is PhaseKind.HEAD:
+        return "  head"
     chunk = prefill.chunks[part.chunk]
     warm = " w" if chunk.warmup else ""
     return f"read {chunk.start:,}–{chunk.start + chunk.count - 1:,}{warm}"
 
 
 def _chunk_rate(part: Phase, prefill: PrefillRecord | None) -> Content:
-    if part.chunk is None or prefill is None or part.ms <= 0:
+    if part.chunk is None or prefill is None or part.kind is PhaseKind.HEAD or part.ms <= 0:
         return Content("")
     return derived(rate(prefill.chunks[part.chunk].count / part.ms * 1000))
 
@@ -127,20 +161,28 @@ def _scale(total: float, width: int) -> Content:
 # --- the figures ----------------------------------------------------------------------------
 
 
-def _sum(parts: Sequence[Phase], total: float | None, width: int) -> list[Content]:
-    """TTFT as the sum that it is, on a second line where one is not enough."""
+def _sum(parts: Sequence[Phase], total: float | None, width: int, *, signs: bool) -> list[Content]:
+    """TTFT as the sum that it is, on a second line where one is not enough.
+
+    With the ``signs`` of the bar that stands below.
+    """
     known = total if total is not None else sum(part.ms for part in parts)
     name = "TTFT" if total is not None else "so far"
     spent = {
         kind: sum(part.ms for part in parts if part.kind is kind)
-        for kind in (PhaseKind.TOKENIZE, PhaseKind.PREFILL, PhaseKind.SAMPLE)
-        if any(part.kind is kind for part in parts)
+        for kind in SIGNS
+        if kind is not PhaseKind.DETOKENIZE and any(part.kind is kind for part in parts)
     }
     names = {PhaseKind.SAMPLE: "first sample"}
-    long = " + ".join(f"{names.get(kind, kind)} {ms(took)}" for kind, took in spent.items())
-    short = " + ".join(ms(took) for took in spent.values())
+    sign = {kind: f"{one} " if signs else "" for kind, (one, _) in SIGNS.items()}
+    long = " + ".join(
+        f"{sign[kind]}{names.get(kind, kind)} {ms(took)}" for kind, took in spent.items()
+    )
+    short = " + ".join(f"{sign[kind]}{ms(took)}" for kind, took in spent.items())
     if total is None:
-        long, short = f"{long}; no token yet", f"{short}; no token yet"
+        long, short = f"{long} •; no token yet", f"{short} •; no token yet"
+    else:
+        long, short = f"{long} •", f"{short} •"
     figure = derived(ms(known), "bold")
     if LABEL + figure.cell_length + len(short) + 5 > width:
         return [row(name, LABEL, width, figure), cut(muted(f"= {short}"), width)]
@@ -175,7 +217,7 @@ def _rates(prefill: PrefillRecord | None, speed: float | None, width: int) -> li
         return []
     computed = f"{plural(prefill.computed, 'token')} computed"
     cached = f"{prefill.cached:,} cached"
-    took = f"in {ms(prefill.total_ms)}"
+    took = f"in {ms(prefill.total_ms)} ƒ"
     figure = derived(rate(speed)) if speed is not None else nothing("")
     notes = (f"{computed} {took}, {cached}", f"{computed}, {cached}", computed)
     return [row("prefill", LABEL, width, figure, *notes)]
@@ -197,7 +239,7 @@ def draw(view: View, size: Size) -> Picture:
     ttft = view.speed.ttft_ms
     return Picture(
         _lines(view, *size),
-        subtitle=with_marks("" if ttft is None else f"TTFT {ms(ttft)}", size.width),
+        subtitle=with_marks("" if ttft is None else f"TTFT {ms(ttft)} {Mark.DERIVED}", size.width),
     )
 
 

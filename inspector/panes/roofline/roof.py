@@ -144,9 +144,8 @@ def _ceilings(view: View, found: Found, width: int) -> list[Content]:
     roofs = measured(bandwidth(one.read_bytes_per_second)) + "  "
     roofs += measured(flops(one.flops_per_second))
     meet = roofs + muted("  meet at ") + derived(f"{three(ridge(one))} FLOP/B")
-    how = muted(f"  {visible(one.method)}")
     old = muted(f"  of {known.stale}") if known.stale else Content("")
-    return [labelled("machine", LABEL, width, meet + old + how, meet + old, meet, roofs)]
+    return [labelled("machine", LABEL, width, meet + old, meet, roofs)]
 
 
 # --- the chart ------------------------------------------------------------------------------

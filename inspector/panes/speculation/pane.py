@@ -9,7 +9,7 @@ from textual.geometry import Size
 
 from engine.records.round import RoundRecord
 from engine.records.step import StepRecord
-from inspector.draw.numbers import cut, muted
+from inspector.draw.numbers import PERCENT, Mark, cut, ms, muted
 from inspector.panes.speculation.figures import lines, rounds_of
 from inspector.panes.speculation.rows import (
     residual_lines,
@@ -53,12 +53,13 @@ def draw(view: View, size: Size, ui: SpeculationUI = SpeculationUI()) -> Picture
     room = height - len(header) - len(figures) - max(min(len(rows), _LEAST_ROWS), 1)
     rest = _rejection(record, last, width, room)
     place = row_of(record, step.node)
+    times = record.draft_ms, record.verify_ms, record.rest_ms
     return Picture(
         rows,
         header,
         [*rest, *figures],
         remark="NOT LOSSLESS" if record.accept.lossy else "",
-        subtitle=f"{record.draft_ms:.1f} + {record.verify_ms:.1f} + {record.rest_ms:.1f} ms",
+        subtitle=" + ".join(map(ms, times)) + f" {Mark.MEASURED} · {PERCENT}",
         select=place if step is not ui.before else None,
         follow=place,
         top=ui.before is None or ui.before.round != step.round,

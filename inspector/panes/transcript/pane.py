@@ -26,7 +26,7 @@ from engine.records.step import How
 from engine.records.vocabulary import TokenKind
 from engine.text import visible
 from inspector.draw.cells import chop, hex_bytes, kind_style, token_text
-from inspector.draw.numbers import FAINT
+from inspector.draw.numbers import FAINT, Mark
 from inspector.messages import GoTo
 from inspector.panes.transcript.text_layout import (
     BOLD_FROM,
@@ -249,7 +249,7 @@ def cursor_info(view: View) -> Content:
         parts.append(f"bytes {hex_bytes(step.token.bytes)}")
     parts += ["forced"] if step.draw.how is How.FORCED else []
     parts += ["thinking"] if thinking_of(view)[len(view.path) - 1 :][:1].any() else []
-    parts += [f"{step.surprisal:.2f} nats", f"rank {step.rank:,}"]
+    parts += [f"{step.surprisal:.2f} nats {Mark.DERIVED}", f"rank {step.rank:,}"]
     return Content.assemble(" · ".join(parts) + " · ", token_text(step.token))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from textual.geometry import Size
 
 from engine.run.tree import ROOT
-from inspector.draw.numbers import plural, wrapped
+from inspector.draw.numbers import PERCENT, plural, wrapped
 from inspector.messages import GoTo
 from inspector.panes.tree.rows import details, heading, tree_rows
 from inspector.panes.waiting import about
@@ -52,7 +52,7 @@ def draw(view: View, size: Size, ui: TreeUI | None = None) -> Picture:
         tree_rows(view, branches, width),
         [heading(view, branches, width)] if size.height >= _HEADING_FROM else [],
         footer[:_DETAIL_LINES],
-        subtitle=f"{ends} · {plural(branches.tokens, 'token')}",
+        subtitle=f"{ends} · {plural(branches.tokens, 'token')} · {PERCENT}",
         select=select,
         follow=cursor,
     )

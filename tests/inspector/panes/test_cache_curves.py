@@ -93,10 +93,10 @@ def test_with_room_the_legend_says_how_it_was_measured() -> None:
     shown = chart_of(view(SMOLLM2, *RUN, replace(CURVES, note="stopped before 128 tokens")))
     assert shown is not None
     assert curve_lines(shown, 150, 7)[0].plain == (
-        "● without  ○ with a cache •  7.00 × ƒ without 77.0 ms, with 11.0 ms at 64 tokens; "
+        "● without  ○ with a cache •  7.00 × ƒ without 77.0 ms, with 11.0 ms at 64 tokens •; "
         "medians of 3–5 turns, blocks of 16; stopped before 128 tokens"
     )
-    assert in_words(shown) == "without 77.0 ms, with 11.0 ms at 64 tokens"
+    assert in_words(shown) == "without 77.0 ms, with 11.0 ms at 64 tokens •"
 
 
 def test_without_room_there_is_no_chart() -> None:
@@ -137,7 +137,7 @@ def test_the_chart_stands_behind_the_latency_and_the_others_make_room() -> None:
 def test_the_gauge() -> None:
     assert gauge(SMOLLM2, *RUN) == ""
     assert gauge(UNCACHED, *RUN) == "cache     —  off: C times this text with one too"
-    measured = "cache     7.00 × ƒ   without 77.0 ms, with 11.0 ms at 64 tokens"
+    measured = "cache     7.00 × ƒ   without 77.0 ms, with 11.0 ms at 64 tokens •"
     assert gauge(SMOLLM2, *RUN, CURVES) == measured
     assert gauge(UNCACHED, *RUN, CURVES) == measured
     now = LoadProgress(MEASURING_CURVES, 0.4, "128 tokens")

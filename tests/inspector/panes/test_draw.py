@@ -40,6 +40,7 @@ def test_a_picture_does_not_depend_on_what_was_drawn_before(pane: object) -> Non
     views = (end, middle, root, tried)
     small, large = Size(40, 7), Size(110, 30)
     first = {(view, size): words(draw(view, size)) for view in views for size in (small, large)}
-    assert len(set(map(str, first.values()))) >= 4
+    # A script has no weights, so that the roofline says at both sizes why it is empty.
+    assert len(set(map(str, first.values()))) >= (2 if pane is roofline else 4)
     for view, size in reversed(first):
         assert words(draw(view, size)) == first[view, size]

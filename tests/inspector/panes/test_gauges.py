@@ -63,7 +63,7 @@ TTFT      503 ms ƒ
 ITL       133 ms ƒ   p50 100 ms, p95 200 ms •
 TPS       7.50 tok/s ƒ
 prefill   20.0 tok/s ƒ
-this step 200 ms •   forward 196 ms
+this step 200 ms •   forward 196 ms •
 overhead  3.0% ƒ   4.00 ms ƒ a step
 MBU       —  run llm-inspect bench
 weights   513 MiB •   float32
@@ -87,7 +87,7 @@ latency   w▄▄█  100 ms – 200 ms •
 entropy   ▄ █ ▂ ▄ ▂   to 4.00 nats ƒ
  final    ▄ █ ▂ ▂     to 2.00 nats ƒ
 prefill   20.0 tok/s ƒ
-this step 200 ms •   forward 196 ms
+this step 200 ms •
 overhead  3.0% ƒ   4.00 ms ƒ a step
 MBU       20% ƒ   floor 26.9 ms ƒ
 weights   513 MiB •   float32
@@ -105,7 +105,7 @@ TTFT      503 ms ƒ                      step latency  100 ms – 200 ms •
 ITL       133 ms ƒ                          200 ms┤         ▀▀▀
 TPS       7.50 tok/s ƒ                            │w  ▄▄▄▄▄▄
 prefill   20.0 tok/s ƒ                      100 ms┴2        5 step
-this step 200 ms •   forward 196 ms     entropy  1.00 nats – 4.00 nats ƒ
+this step 200 ms •   forward 196 ms •   entropy  1.00 nats – 4.00 nats ƒ
 overhead  3.0% ƒ   4.00 ms ƒ a step      4.00 nats┤   ██
 MBU       20% ƒ   floor 26.9 ms ƒ                 │██ ██ ▄▄ ██ ▄▄
 weights   513 MiB •   float32                    0┴1           5 step
@@ -129,7 +129,7 @@ TPS       7.50 tok/s ƒ   decoding; with the reading 4.15 tok/s ƒ              
           (n − 1) tokens / time from the first to the last, the same steps                │
 prefill   20.0 tok/s ƒ                                                              150 ms┤
           prompt tokens really computed / time of the prefill                             │
-this step 200 ms •   forward 196 ms, sample 2.00 ms, other 2.00 ms                        │
+this step 200 ms •   forward 196 ms, sample 2.00 ms, other 2.00 ms •                      │
           forward pass + sampling + detokenizing and keeping the record                   │
 overhead  3.0% ƒ   of a step: 4.00 ms ƒ, of which sampling 2.00 ms ƒ                      │w  ▄▄▄▄▄▄
           share of a step that is not the forward pass                              100 ms┴2        5 step
@@ -212,7 +212,7 @@ def test_the_whole_wait_is_told_from_decoding() -> None:
 def test_a_reused_step_says_so_and_is_left_out() -> None:
     fork = step(6, timing(0.0, 1.0, reused=True), kv(15, computed=0))
     assert line([*RUN, fork], "this step").endswith(
-        "reused logits: forward —, sample 1.00 ms, other 0.00 ms"
+        "reused logits: forward —, sample 1.00 ms, other 0.00 ms •"
     )
     assert line([*RUN, fork], "steps") == (
         "steps     6   3 in the averages; left out: 1 warm-up, 1 reused step"
@@ -223,7 +223,7 @@ def test_a_reused_step_says_so_and_is_left_out() -> None:
 
 
 def test_the_first_token_has_no_pass_of_its_own() -> None:
-    assert line(RUN[:4], "this step").endswith("forward —, sample 2.00 ms, other 1.00 ms")
+    assert line(RUN[:4], "this step").endswith("forward —, sample 2.00 ms, other 1.00 ms •")
 
 
 def test_figures_that_are_not_finite_are_left_out_and_counted() -> None:
@@ -249,8 +249,8 @@ def test_no_line_breaks_its_frame(width: int, height: int) -> None:
 
 
 def test_the_border_shows_the_decode_rate() -> None:
-    assert border(RUN, 49) == "• measured  ƒ derived  ~ estimated · 7.50 tok/s"
-    assert border(RUN, 35) == "• measured  ƒ derived · 7.50 tok/s"
+    assert border(RUN, 51) == "• measured  ƒ derived  ~ estimated · 7.50 tok/s ƒ"
+    assert border(RUN, 37) == "• measured  ƒ derived · 7.50 tok/s ƒ"
 
 
 def border(records: Sequence[Record], width: int) -> str:

@@ -50,7 +50,8 @@ def test_a_third_of_a_wide_screen() -> None:
     assert (
         picture(draw(view(*READ, FIRST), Size(49, 11)).rows)
         == """
-TTFT     199 ms ƒ   = 20.0 ms + 160 ms + 19.0 ms
+TTFT     199 ms ƒ
+= 20.0 ms + 160 ms + 19.0 ms •
              0 ───────────────── 200 ms
 tokenize     ██▋                        20.0 ms •
 read 0–199 w    ████████████▋            100 ms •
@@ -75,7 +76,7 @@ def test_a_small_pane() -> None:
         picture(draw(view(*READ, FIRST), Size(36, 8)).rows)
         == """
 TTFT     199 ms ƒ
-= 20.0 ms + 160 ms + 19.0 ms
+= 20.0 ms + 160 ms + 19.0 ms •
              0 ──── 200 ms
 tokenize     █▎            20.0 ms •
 read 0–199 w  ██████▊       100 ms •
@@ -101,7 +102,7 @@ def test_layers_beside_the_axis_where_it_is_wide_and_low() -> None:
     assert (
         picture(draw(view(*READ, FIRST), Size(76, 12)).rows)
         == """
-TTFT     199 ms ƒ   = 20.0 ms + 160 ms + 19.0 ms
+TTFT     199 ms ƒ   = 20.0 ms + 160 ms + 19.0 ms •
              0 ───────────── 200 ms            Where the reading went ──────
 tokenize     ██▎                    20.0 ms •  █ attention 42% ƒ
 read 0–199 w   ███████████▎          100 ms •  ▓ MLP 19% ƒ
@@ -119,21 +120,22 @@ def test_all_below_each_other_where_it_is_tall() -> None:
     assert (
         picture(draw(view(*READ, FIRST), Size(100, 30)).rows)
         == """
-TTFT     199 ms ƒ   = tokenize 20.0 ms + prefill 160 ms + first sample 19.0 ms
+TTFT     199 ms ƒ   = ▚ tokenize 20.0 ms + █ prefill 160 ms + ▒ first sample 19.0 ms •
+         ▚▚▚▚▚▚▚▚▚████████████████████████████████████████████████████████████████████████▒▒▒▒▒▒▒▒▒░
              0 ────────────────────────────┼ 100 ms ──────────────── 200 ms
 tokenize     ██████▎                                                        20.0 ms •
 read 0–199 w       ███████████████████████████████▎                          100 ms •  2,000 tok/s ƒ
 read 200–299                                      ██████████████████▊       60.0 ms •  1,667 tok/s ƒ
 1st sample                                                           █████▊ 19.0 ms •
 detokenize                                                                ▕ 1.00 ms •
-prefill  1,875 tok/s ƒ   300 tokens computed in 160 ms, 0 cached
+prefill  1,875 tok/s ƒ   300 tokens computed in 160 ms ƒ, 0 cached
 loading  1.84 s •   apart: not in TTFT; with it 2.04 s ƒ
 w: warm-up, the first pass of its shape
 Where the reading went ─────────────────────────────────────────────────────────────────────────────
 █ attention 42% ƒ   ▓ MLP 19% ƒ   ░ rest 39% ƒ
 ██████████████████████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
-layer 0  ████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░       52.5 ms •  █ 30.0 ms  ▓ 15.0 ms  ░ 7.50 ms
-layer 1  ██████████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░ 60.0 ms •  █ 37.5 ms  ▓ 15.0 ms  ░ 7.50 ms
+layer 0  █████████████████████▓▓▓▓▓▓▓▓▓▓▓░░░░░      52.5 ms •  █ 30.0 ms •  ▓ 15.0 ms •  ░ 7.50 ms ƒ
+layer 1  ██████████████████████████▓▓▓▓▓▓▓▓▓▓▓░░░░░ 60.0 ms •  █ 37.5 ms •  ▓ 15.0 ms •  ░ 7.50 ms ƒ
 """
     )
 
@@ -143,7 +145,7 @@ def test_before_the_first_token_the_sum_is_only_so_far() -> None:
         picture(draw(view(*READ), Size(49, 11)).rows[:6])
         == """
 so far   180 ms ƒ
-= 20.0 ms + 160 ms; no token yet
+= 20.0 ms + 160 ms •; no token yet
              0 ───────────────── 180 ms
 tokenize     ██▉                        20.0 ms •
 read 0–199 w    ██████████████▍          100 ms •
@@ -157,7 +159,7 @@ def test_while_it_reads_and_where_layers_were_not_found() -> None:
     assert (
         picture(draw(live, Size(60, 11)).rows)
         == """
-so far   120 ms ƒ   = 20.0 ms + 100 ms; no token yet
+so far   120 ms ƒ   = 20.0 ms + 100 ms •; no token yet
 reading  ▕██████████████████████▋           ▏ 200/300 tokens
            0 ─────────────── 120 ms
 tokenize   ████                     20.0 ms •
@@ -213,7 +215,7 @@ def test_a_pause_half_way_says_so() -> None:
 
 def test_a_prompt_that_was_cached_is_told_from_what_was_computed() -> None:
     shown = view(SMOLLM2, prompt(300), prefill(chunk(200, 100, 50.0), cached=200))
-    assert "prefill  2,000 tok/s ƒ   100 tokens computed in 50.0 ms, 200 cached" in texts(
+    assert "prefill  2,000 tok/s ƒ   100 tokens computed in 50.0 ms ƒ, 200 cached" in texts(
         draw(shown, Size(70, 30)).rows
     )
 
@@ -277,7 +279,7 @@ def test_no_line_breaks_its_frame(width: int, height: int) -> None:
 
 def test_the_border_shows_ttft_behind_the_marks() -> None:
     """F13."""
-    for records, words in (((*READ, FIRST), " · TTFT 199 ms"), (READ, "")):
-        subtitle = draw(view(*records), Size(49, 11)).subtitle
+    for records, words in (((*READ, FIRST), " · TTFT 199 ms ƒ"), (READ, "")):
+        subtitle = draw(view(*records), Size(55, 11)).subtitle
         assert isinstance(subtitle, Content)
         assert subtitle.plain == f"• measured  ƒ derived  ~ estimated{words}"

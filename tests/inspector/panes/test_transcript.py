@@ -115,10 +115,10 @@ def test_nothing_before_there_is_a_prompt() -> None:
 @pytest.mark.parametrize(
     ("tokens", "text", "info"),
     [
-        (1, " x▐▌", r"position 1 · id 0 · bytes f0 9f · forced · 2.08 nats · rank 1 · \xf0\x9f"),
-        (2, " x▐▌", r"position 2 · id 1 · bytes 98 · forced · 2.08 nats · rank 2 · \x98"),
-        (3, " x▐😊▌", r"position 3 · id 2 · bytes 8a · forced · 2.08 nats · rank 3 · \x8a"),
-        (4, " x😊▐ x▌", 'position 4 · id 3 · forced · 2.08 nats · rank 4 · " x"'),
+        (1, " x▐▌", r"position 1 · id 0 · bytes f0 9f · forced · 2.08 nats ƒ · rank 1 · \xf0\x9f"),
+        (2, " x▐▌", r"position 2 · id 1 · bytes 98 · forced · 2.08 nats ƒ · rank 2 · \x98"),
+        (3, " x▐😊▌", r"position 3 · id 2 · bytes 8a · forced · 2.08 nats ƒ · rank 3 · \x8a"),
+        (4, " x😊▐ x▌", 'position 4 · id 3 · forced · 2.08 nats ƒ · rank 4 · " x"'),
     ],
 )
 def test_a_character_is_drawn_once_when_it_is_complete(tokens: int, text: str, info: str) -> None:

@@ -44,7 +44,7 @@ cache now   990 KiB •   22 positions
 a token     45.0 KiB •   46,080 bytes
   expected  45.0 KiB ƒ   = 2×30×3×64×4 B
 heads       9 query, 3 K/V; 30 layers
-  ungrouped 135 KiB ƒ   9 K/V heads: 3×
+  ungrouped 135 KiB ƒ   9 K/V heads: 3× ƒ
 this pass   21 cached + 1 computed = 22 positions
 at the end  360 MiB ƒ   8,192 positions
 Logical blocks: 2 of 512, newest 6/16 ───────────
@@ -67,7 +67,7 @@ Logical blocks: 2 of 512 ───────────
 █ prompt ▓ output
   expected  45.0 KiB ƒ
 heads       9q 3kv 30L
-  ungrouped 135 KiB ƒ   3×
+  ungrouped 135 KiB ƒ   3× ƒ
 this pass   21 cached + 1 computed
 at the end  360 MiB ƒ
 """
@@ -82,7 +82,7 @@ cache now   990 KiB •   22 positions            Logical blocks: 2 of 512 ─�
 a token     45.0 KiB •   46,080 bytes            0  ████████████████
   expected  45.0 KiB ƒ   = 2×30×3×64×4 B        16 [████▓▓··········]
 heads       9 query, 3 K/V; 30 layers           32  ················
-  ungrouped 135 KiB ƒ   9 K/V heads: 3×         48  ················
+  ungrouped 135 KiB ƒ   9 K/V heads: 3× ƒ       48  ················
 this pass   21 cached + 1 computed              64  ················
 at the end  360 MiB ƒ   8,192 positions         80  ················
                                                 96  ················
@@ -100,7 +100,7 @@ a token     45.0 KiB •   46,080 bytes, summed from the tensors   0  ███�
   expected  45.0 KiB ƒ   = 2 × 30 × 3 × 64 × 4 bytes            80  ················ ················ ················ ················ ················
             = K and V × layers × K/V heads × head dim × bytes   █ prompt   ▓ output   ▃ filling   · free   [ ] or ◂ newest
 heads       9 query, 3 K/V: 3 queries share one; 30 layers
-  ungrouped 135 KiB ƒ   a token, with 9 K/V heads: 3×           The whole context: 512 blocks ──────────────────────────────────────────────────────────────
+  ungrouped 135 KiB ƒ   a token, with 9 K/V heads: 3× ƒ         The whole context: 512 blocks ──────────────────────────────────────────────────────────────
 this pass   21 cached + 1 computed = 22 positions                   0 █ ▃◂· · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
 at the end  360 MiB ƒ   of the context: 8,192 positions           640 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
                                                                 1,280 · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · · ·
@@ -344,7 +344,7 @@ def test_no_line_breaks_its_frame(width: int, height: int) -> None:
 def test_the_border_says_how_full_it_is_behind_the_marks() -> None:
     """F13."""
     marks = "• measured  ƒ derived"
-    assert border(run(20, 3), 49) == f"{marks} · 22 positions · 990 KiB"
+    assert border(run(20, 3), 49) == f"{marks} · 22 positions · 990 KiB •"
     assert border(run(20, 3), 40) == border(view(), 25) == marks
 
 

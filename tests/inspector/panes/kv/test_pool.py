@@ -52,13 +52,13 @@ table  0–2 → 0–2 · 3 → 68  2 pieces
 █ this  2 shared  ░ cached  · free
   expected  45.0 KiB ƒ   = 2×30×3×64×4 B
 heads       9 query, 3 K/V; 30 layers
-  ungrouped 135 KiB ƒ   9 K/V heads: 3×
+  ungrouped 135 KiB ƒ   9 K/V heads: 3× ƒ
 at the end  360 MiB ƒ   8,192 positions
 The pool ────────────────────────────────────────
 reserved    1.41 GiB •
   used      4.22 MiB •   6 blocks, each once
-  filled    3.25 MiB •   77% of used
-  wasted    495 KiB •   17%, in the last block
+  filled    3.25 MiB •   77% ƒ of used
+  wasted    495 KiB •   17% ƒ, in the last block
   unpaged   358 MiB ƒ   wasted without blocks
 branches    1 held, 1 cached
 shared      1 fork, 1 block copied on writing
