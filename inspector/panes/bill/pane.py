@@ -51,7 +51,7 @@ def draw(view: View, size: Size) -> Picture:
         *(line for one in found.answers for line in answer_lines(one, width)),
     ]
     total = found.bill.total
-    words = f"{plural(total.tokens, 'token')}, {ms(total.time.value)}"
+    words = f"{plural(total.tokens, 'token')}, {ms(total.time.value)} {Mark.DERIVED}"
     return Picture(lines, subtitle=with_marks(words, width))
 
 
