@@ -222,11 +222,15 @@ def tab_labels(width: int) -> list[str]:
     def closer(names: list[str]) -> list[str]:
         return [f"{key} {name} " for key, name in zip(keys, names, strict=True)]
 
+    lengths = ((max(map(len, short)), 4), (4, 3), (3, 2))
     variants = (
         [f" {key} {name} " for key, name in zip(keys, names, strict=True)],
         closer(names),
-        *(closer(short[:whole] + [name[:4] for name in short[whole:]]) for whole in wholes),
-        closer([name[:2] for name in short]),
+        *(
+            closer([name[: long if at < whole else less] for at, name in enumerate(short)])
+            for long, less in lengths
+            for whole in wholes
+        ),
         [f" {key} " for key in keys],
     )
     fitting = (one for one in variants if sum(map(len, one)) <= width + 1)

@@ -348,7 +348,7 @@ async def test_in_a_small_terminal_the_stacks_have_all_of_it() -> None:
     async with one.run_test(size=COMPACT) as pilot:
         await press(pilot, "n", "n", "p")
         assert visible(one) == ["stacks"]
-        assert "8 Stac" in screen_text(one).splitlines()[1]
+        assert "8 S" in screen_text(one).splitlines()[1]
         await press(pilot, "p")
         assert set(visible(one)) == {"transcript", "ladder"}
 

@@ -80,7 +80,7 @@ def test_two_branches_on_the_screen() -> None:
         log.add(one)
     view = View(log, 3)
     assert other_tips(view) == [4, 5]
-    assert shown(diff(*sides(view, 4))) == [("0", "0")] * 3
+    assert shown(diff(*sides(log, 3, 4))) == [("0", "0")] * 3
 
 
 def test_a_copy_of_a_file(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_ceilings_are_those_of_the_dtype_that_is_computed_in(
 ) -> None:
     asked: list[tuple[str, str, float]] = []
 
-    def fake(device: str, dtype: str, *, seconds: float) -> Ceilings:
+    def fake(device: str, dtype: str, *, seconds: float, **_: object) -> Ceilings:
         asked.append((device, dtype, seconds))
         return replace(CEILINGS, device_name="x86_64")
 
@@ -554,7 +554,7 @@ async def test_without_a_bench_it_says_what_to_do() -> None:
 @pytest.fixture
 def ceilings_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Ceilings come from CEILINGS, and are kept in a folder of this test's own."""
-    monkeypatch.setattr(measuring, "measure_ceilings", lambda *_, seconds: CEILINGS)
+    monkeypatch.setattr(measuring, "measure_ceilings", lambda *_, **limits: CEILINGS)
     monkeypatch.setenv("LLM_INSPECT_CACHE", str(tmp_path))
     return tmp_path / "ceilings.json"
 

@@ -64,7 +64,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ),
         (["run", "a", "--theme"], "unrecognized arguments: --theme (see llm-inspect run --help)"),
         (["run", "a", "--seed", "-1"], "argument --seed: must lie in 0 .. 2^63 - 1, not -1 (see llm-inspect run --help)"),
-        (["run", "a", "--engine", "hff"], "argument --engine: must be hf or scripted, not 'hff' (see llm-inspect run --help)"),
+        (["run", "a", "--engine", "hff"], "argument --engine: must be hf or llamacpp or vllm or openai or scripted, not 'hff' (see llm-inspect run --help)"),
         (["run", "a", "--engine", "scripted", "--device", "cpu"], "--device: no option of the engine scripted, which takes --model"),
         (["run", "a", "--engine", "scripted", "--no-cache"], "--cache: no option of the engine scripted, which takes --model"),
         (["run", "a", "--config", "none.toml"], "no configuration file at none.toml"),
@@ -185,7 +185,9 @@ def test_the_engine_is_chosen_by_a_flag_or_the_file(tmp_path: Path) -> None:
     assert asked("a", "--engine", "hf", config=config).open.backend == "hf"
     assert asked("a").open.backend == "hf"
     path.write_text('engine = "llama"\n')
-    with pytest.raises(ConfigError, match="engine must be hf or scripted, not 'llama'"):
+    with pytest.raises(
+        ConfigError, match=r"engine must be hf or llamacpp or .* or scripted, not 'llama'"
+    ):
         Config.load(path)
 
 

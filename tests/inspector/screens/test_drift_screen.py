@@ -195,4 +195,4 @@ async def test_no_key_of_a_pane_hides_the_keys_that_measure_and_compare() -> Non
         for pane in one.screen.query(Pane):
             own = set(pane._bindings.key_to_bindings)
             assert not mine & own, pane
-    assert mine == {"d", "C", "M", "W", "V"}
+    assert mine == {"d", "C", "M", "T", "W", "V"}

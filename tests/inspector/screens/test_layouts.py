@@ -191,7 +191,7 @@ async def test_a_layout_that_cannot_be_kept_says_why() -> None:
     one = app()
     async with one.run_test(size=WIDE) as pilot:
         await press(pilot, "L", "w", "enter")
-        assert "not kept: there is no configuration file" in screen_text(one)
+        assert "not kept: there is no place to keep it in" in screen_text(one)
 
 
 def test_the_map_shows_the_places() -> None:

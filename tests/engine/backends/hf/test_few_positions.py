@@ -87,7 +87,7 @@ def test_a_product_by_blocks_is_the_product(
 
 
 def test_which_products_go_by_blocks() -> None:
-    """16 bits where they are slow here, from 3 or 5 rows on; float32 where the weight is large."""
+    """16 bits where they are slow here, from 3 or 5 rows on; float32 from 4, where the weight is large."""
     small, large = torch.zeros(8, 8), torch.zeros(3000, 512)
 
     def suits(rows: int, weight: torch.Tensor, *, widen: bool = True) -> bool:
@@ -96,5 +96,5 @@ def test_which_products_go_by_blocks() -> None:
     assert [suits(rows, small.half()) for rows in (1, 2, 3, 9)] == [False, False, True, True]
     assert [suits(rows, small.bfloat16()) for rows in (1, 4, 5)] == [False, False, True]
     assert not suits(9, small.half(), widen=False)
-    assert [suits(rows, large) for rows in (1, 4, 5, 12, 13)] == [False, False, True, True, False]
+    assert [suits(rows, large) for rows in (1, 3, 4, 12, 13)] == [False, False, True, True, False]
     assert not suits(9, small)

@@ -85,8 +85,8 @@ def test_its_sizes_are_sums_of_the_real_tensors(run: Watched, backend: HFBackend
     whole = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     assert whole == pool.nbytes == looked(run.look()).pool.reserved_bytes
     assert f"reserved    {size(whole)} •" in shown
-    assert f"cache now   {size(pool.branch_bytes)} •   {count} positions" in shown
-    assert pool.branch_bytes == count * 23_040
+    assert f"cache now   {size(count * 23_040)} •   {count} positions" in shown
+    assert backend.kv() == (count, count * 23_040)
     blocks = -(-count // 16)
     assert f"  used      {size(blocks * 16 * 23_040)} •" in shown
     assert f"  wasted    {size((blocks * 16 - count) * 23_040)} •" in shown
