@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.backends.base import Backend
 from engine.backends.hf import load as hf_open
 from engine.backends.hf import native_cache as hf_cache
-from engine.measure.generate import Generate
+from engine.measure.rivals import Generate
 from engine.models import resolve as models
 from engine.records.step import StepRecord
 from engine.run.stepper import Stepper

@@ -12,7 +12,8 @@ from engine.backends.abilities import measurable
 from engine.backends.base import BackendError
 from engine.commands import Measure, Open
 from engine.measure.ceilings import measure_ceilings, never
-from engine.measure.generate import Generate, GenerateError
+from engine.measure.rival_process import RivalError
+from engine.measure.rivals import rival_of
 from engine.models import resolve as models
 from engine.progress import Progress
 from engine.records.measured import MEASURING_CEILINGS, Ceilings, Contest, Measured
@@ -44,12 +45,12 @@ def measure(stepper: Stepper, asked: Measure, opened: Open, progress: Progress) 
     if not asked.rival:
         return Measured(ceilings, None)
     try:
-        rival = _rival(opened, facts, progress)
+        rival = rival_of(asked.rival, opened, facts, progress)
         try:
             return Measured(ceilings, contest(stepper, rival, asked, progress))
         finally:
             rival.close()
-    except GenerateError as error:
+    except RivalError as error:
         raise BackendError(str(error)) from error
 
 
@@ -105,15 +106,3 @@ def ceilings_of(
         stop=stop,
     )
     return replace(found, device_name=facts.device_name)
-
-
-def _rival(opened: Open, facts: ModelFacts, progress: Progress) -> Generate:
-    """transformers' ``generate()`` with the model that ``opened`` names. Raises GenerateError."""
-    options = opened.options
-    resolved = models.resolve(
-        options.get("model"), progress, offline=bool(options.get("offline", False))
-    )
-    progress("load", None, "the model again, for generate() in a process of its own")
-    return Generate(
-        resolved.path, facts.device, trust_remote_code=bool(options.get("trust_remote_code", False))
-    )

@@ -52,6 +52,11 @@ class Ceilings:
     method: str
 
 
+GENERATE, LLAMACPP = "generate", "llamacpp"
+RIVALS = (GENERATE, LLAMACPP)
+"""Names of those that a benchmark can take turns with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contest:
     """The Stepper and a rival took turns in one process: each round's median step, in ms."""

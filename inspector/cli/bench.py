@@ -16,7 +16,7 @@ from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.run.tree import ROOT
 from inspector.cli.answers import Answers, EngineFailedError
-from inspector.cli.bench_report import Circumstances, lines, report
+from inspector.cli.bench_report import Circumstances, lines, markdown, report
 from inspector.cli.engine_log import connect
 from inspector.cli.printing import print_lines
 from inspector.cli.run import Progress
@@ -110,6 +110,9 @@ def _save(view: View, found: Measured, now: datetime) -> tuple[Path | None, str]
 def _print(view: View, found: Measured, form: str, about: Circumstances) -> None:
     if form == "json":
         print(dumps(report(view, found, about)))
+        return
+    if form == "md":
+        print("\n".join(markdown(report(view, found, about))))
         return
     out = console()
     print_lines(out, lines(view, found, about, out.width))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -126,6 +126,23 @@ def _contest(contest: Contest, dtype: str) -> dict[str, Any]:
         "tokens": contest.tokens,
         "rounds": len(contest.ours_ms),
     }
+
+
+def markdown(line: Mapping[str, Any]) -> Iterator[str]:
+    """The report's figures as a Markdown table; lists and what has no figure are left out."""
+    yield "| figure | value |"
+    yield "|---|---|"
+    for name, value in _flat(line):
+        text = f"{value:,.3f}" if isinstance(value, float) else str(value)
+        yield f"| {name} | {visible(text).replace('|', chr(92) + '|')} |"
+
+
+def _flat(line: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in line.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        elif value is not None and not isinstance(value, list):
+            yield f"{before}{name}", value
 
 
 # --- for people -----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from engine.commands import Submit
+from engine.records.measured import RIVALS
 from engine.safe_output import safe_output
 from engine.text import visible
 from inspector.cli.option_values import positive
@@ -203,22 +204,30 @@ def _bench(words: Sequence[str]) -> int:
         lossless,
         lossless_draft,
     )
+    from inspector.cli.bench_sweep import add_sweep_options, sweep, sweep_plan
 
     parser = _parser(f"{PROGRAM} bench", "This machine's ceilings, and the engine's speed.")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json", "md"), default="text")
     parser.add_argument(
         "--tokens", type=positive, default=DEFAULT_TOKENS, metavar="N", help="tokens to decode"
     )
     parser.add_argument(
-        "--vs", choices=("generate",), help="take turns with transformers' generate()"
+        "--vs", choices=RIVALS, help="take turns with transformers' generate(), or with llama.cpp"
     )
+    add_sweep_options(parser)
     add_lossless_options(parser)
     add_model_options(parser)
     args = parser.parse_args(words)
     if args.tokens < LEAST_TOKENS:
         raise UsageError(f"--tokens must be {LEAST_TOKENS} or more: fewer have no speed")
     config = load_config(args)
-    command, draft = open_command(args, config), lossless_draft(args, config)
+    command, draft, plan = (
+        open_command(args, config),
+        lossless_draft(args, config),
+        sweep_plan(args),
+    )
+    if plan is not None:
+        return sweep(command, plan, args.format)
     if draft is not None:
         return lossless(command, draft, draws=args.draws or DEFAULT_DRAWS, form=args.format)
     return bench(command, tokens=args.tokens, rival=args.vs, form=args.format)

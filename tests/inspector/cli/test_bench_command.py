@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +20,8 @@ from engine.backends.scripted import ScriptedBackend
 from engine.commands import Measure, Open, Step, Submit
 from engine.measure import ceilings
 from engine.measure import contest as measuring
-from engine.measure.generate import Generate, GenerateError
+from engine.measure.rival_process import RivalError
+from engine.measure.rivals import Generate, LlamaCpp, rival_of
 from engine.records.events import DenseLogits, SettingsChanged
 from engine.records.measured import Ceilings, Contest, Measured
 from engine.records.model import ModelFacts
@@ -37,6 +39,7 @@ from inspector.draw.numbers import row
 from inspector.panes.gauges.figures import gauges
 from inspector.state.ceilings import Known, find, save
 from inspector.state.view import View
+from tests import tiny_gguf
 from tests.direct import DirectClient
 from tests.fakes import SMOLLM2, case_36, chunk, kv, prefill, prompt, settings, step, timing, view
 from tests.inspector.test_app import app, pane_text, press
@@ -228,15 +231,33 @@ def test_e4_generate_runs_with_nothing_of_ours_set(rival: Generate, seen: Path) 
 def test_a_rival_that_ends_between_turns_says_so(rival: Generate) -> None:
     rival._process.kill()
     rival._process.wait()
-    with pytest.raises(GenerateError, match=r"^generate\(\) ended: "):
+    with pytest.raises(RivalError, match=r"^generate\(\) ended: "):
         rival.gaps([5, 6], 3)
 
 
 def test_a_rival_that_cannot_load_says_why_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "nothing"}')
-    with pytest.raises(GenerateError, match=r"^generate\(\) ended: .*") as caught:
+    with pytest.raises(RivalError, match=r"^generate\(\) ended: .*") as caught:
         Generate(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_llama_cpp_takes_turns_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """As many gaps as tokens less one, and nothing is left behind."""
+    rival = LlamaCpp(tiny_gguf.write(tmp_path / "tiny.gguf"), "F32", 64)
+    folder = Path(rival._folder.name)
+    with closing(rival):
+        assert rival.dtype == "F32"
+        gaps = rival.gaps([5, 6], 5)
+    assert len(gaps) == 4
+    assert all(gap > 0 for gap in gaps)
+    assert not folder.exists()
+
+
+def test_llama_cpp_needs_a_gguf_file(tmp_path: Path) -> None:
+    command = Open("hf", {"model": str(tmp_path)})
+    with pytest.raises(BackendError, match=r"runs a \.gguf file"):
+        rival_of("llamacpp", command, SMOLLM2, lambda *_: None)
 
 
 def input_ids(model: Any, ids: list[int]) -> Any:
