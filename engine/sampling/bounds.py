@@ -206,8 +206,14 @@ def _cut(stage: Stage, known: Partial, context: StageContext) -> Partial | None:
 
 def _left(known: Partial, **changed: Any) -> Partial:
     """``known`` after a stage, which its own figures do not hold for any more."""
-    own = {"ordered": 0, "log_z_known": None, "entropy_known": None, "kept_all": False}
-    return replace(known, **own | changed)
+    own = {
+        "ordered": 0,
+        "log_z_known": None,
+        "entropy_known": None,
+        "kept_all": False,
+        "loose": 0.0,
+    }
+    return replace(known, loose=0.0, **own | changed)
 
 
 def _extremes(rest: Rest) -> Iterator[NDArray[np.float64]]:

@@ -24,6 +24,9 @@ from engine.text import share
 SLACK = 4e-6
 """More than float32 rounding of logits and probabilities can move a share of the mass."""
 
+_ADDED_SINGLY = 2.0**-24
+"""Share of a sum that adding one float32 to it can lose, as of all but the largest tokens."""
+
 _MISFIT = 1e-3
 """More than any engine's log-probabilities add up to beyond 1."""
 
@@ -89,6 +92,8 @@ class Partial(Candidates):
     log_z_known: float | None = None
     entropy_known: float | None = None
     kept_all: bool = False
+    loose: float = 0.0
+    """So much more or less than 1 the engine's own probabilities may add up to over all tokens."""
     sign_missing: bool = False
     """The stage before needed the sign of a logit, and log-probabilities tell none."""
 
@@ -97,6 +102,14 @@ class Partial(Candidates):
         """The least and the largest log-sum-exp that all logits can have."""
         if self.log_z_known is not None:
             return self.log_z_known, self.log_z_known
+        known = log_sum(self.logits)
+        return float(np.logaddexp(known, self.rest.low)), float(np.logaddexp(known, self.rest.high))
+
+    @property
+    def _draw_bounds(self) -> tuple[float, float]:
+        """The same for a draw, which is on what the probabilities really add up to."""
+        if not self.loose:
+            return self.log_z_bounds
         known = log_sum(self.logits)
         return float(np.logaddexp(known, self.rest.low)), float(np.logaddexp(known, self.rest.high))
 
@@ -188,7 +201,7 @@ class Partial(Candidates):
                 return 0.0
             whole = cut + known + unclear + high
             return Interval.of(cut / whole, (cut + unclear + high) / whole)
-        if self.log_z_known is not None:
+        if self.log_z_known is not None and not self.loose:
             return max(0.0, 1.0 - known * math.exp(peak - self.log_z_known))
         return Interval.of((cut + low) / (cut + low + known), (cut + high) / (cut + high + known))
 
@@ -210,7 +223,7 @@ class Partial(Candidates):
         weights = self.logits[sure].astype(np.float64)
         least, most = (
             np.concatenate(([0.0], np.cumsum(np.exp(weights - log_z))))
-            for log_z in reversed(self.log_z_bounds)
+            for log_z in reversed(self._draw_bounds)
         )
         at = int(np.searchsorted(least[1:], u, side="right"))
         if at < len(sure) and most[at] <= u:
@@ -276,8 +289,11 @@ def _head(
     if others <= 0:
         return Candidates(ids, logits, vocab_size)
     mass = max(0.0, 1.0 - float(np.exp(logits.astype(np.float64) - log_z).sum()))
-    low = math.log(mass - SLACK) if mass > SLACK else -math.inf
-    high = math.log(mass + SLACK) + log_z
+    # llama.cpp adds the weights up in float32, one by one: 1.0002 over 49,152 tokens was seen.
+    loose = 0.0 if scale_known else others * _ADDED_SINGLY
+    slack = SLACK + loose
+    low = math.log(mass - slack) if mass > slack else -math.inf
+    high = math.log(mass + slack) + log_z
     rest = Rest(others, others, min(last, high), low + log_z, high)
     return Partial(
         ids,
@@ -288,6 +304,7 @@ def _head(
         scale_known=scale_known,
         log_z_known=log_z,
         entropy_known=entropy,
+        loose=loose,
     )
 
 

@@ -110,7 +110,7 @@ def _params(path: Path, wanted: Options) -> Any:
     kind = package().ggml_type(TYPES[wanted.cache_type])
     params.cache_type_k, params.cache_type_v = kind, kind
     # The prompts of earlier runs are not kept in main memory: that would grow to gigabytes.
-    params.cache_ram_mib = 0
+    params.cache_ram_mib, params.cache_idle_slots = 0, False
     params.fit_params = False
     # The model's own template is rendered by us, under limits; llama.cpp would parse it now.
     params.chat_template = "chatml"
