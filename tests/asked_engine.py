@@ -10,7 +10,7 @@ import numpy as np
 from engine.backends.base import BackendError
 from engine.backends.scripted import ScriptedBackend
 from engine.backends.top_n.backend import TopBackend
-from engine.backends.top_n.completer import Abilities, Answer
+from engine.backends.top_n.completer import Abilities, Answer, Continued
 from engine.backends.top_n.rows import stacked, top_logprobs
 from engine.kv.prefix import common_ids
 from engine.records.arrays import FloatArray
@@ -28,12 +28,14 @@ class AskedEngine:
     abilities: Abilities = field(default_factory=lambda: Abilities(slots=2))
     fails: bool = False
     asked: list[tuple[int, int, int, bool]] = field(default_factory=list)
-    """(ids, top, slot, reuse) of every request."""
+    """(ids, top, slot, reuse) of every row."""
+    requests: int = 0
     held: dict[int, list[int]] = field(default_factory=dict)
 
     def next_token(self, ids: Sequence[int], top: int, *, slot: int, reuse: bool) -> Answer:
         if self.fails:
             raise BackendError("the engine does not answer")
+        self.requests += 1
         self.asked.append((len(ids), top, slot, reuse))
         cached = min(common_ids(self.held.get(slot, ()), ids), len(ids) - 1) if reuse else 0
         self.held[slot] = list(ids)
@@ -45,6 +47,15 @@ class AskedEngine:
             model.ids[at].tolist(), logprobs.tolist(), count=top, vocab_size=logits.size
         )
         return Answer(row, EngineTimes(cached, len(ids) - cached, 2.0, 0.5, 0.25))
+
+    def continued(self, ids: Sequence[int], top: int, count: int, *, slot: int) -> Continued:
+        answers, taken, text = [], [], list(ids)
+        for _ in range(count):
+            answers.append(self.next_token(text, top, slot=slot, reuse=True))
+            taken.append(int(answers[-1].top.ids[0]))
+            text.append(taken[-1])
+        self.requests -= count - 1
+        return Continued(tuple(answers), tuple(taken))
 
     def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
         rows = [

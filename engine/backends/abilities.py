@@ -129,6 +129,14 @@ class OwnSampler(Protocol):
 
 
 @runtime_checkable
+class Foreseeing(Protocol):
+    """Can have the likeliest token's pass run before it is asked for."""
+
+    foreseen: int
+    """Set by the run: that many tokens are wanted, each the likeliest; 0 where that is not so."""
+
+
+@runtime_checkable
 class MeasurableBackend(Backend, Measurable, Protocol):
     """A backend whose texts can be read beside the run."""
 

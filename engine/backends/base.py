@@ -76,6 +76,11 @@ class ForwardPass:
     passes: int = 1
     engine: EngineTimes | None = None
     """The same pass by the clock of an engine of its own; ``ms`` is measured here, around it."""
+    shifted_ms: float = 0.0
+    """Part of ``ms`` that passed earlier, with the request that this row came ahead in.
+
+    Below 0: so much of the call's time is in later passes' ``ms``, whose rows came with it.
+    """
 
     @property
     def known(self) -> FloatArray | TopLogprobs:

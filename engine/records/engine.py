@@ -29,7 +29,10 @@ class EngineTimes:
     ``cached`` positions were in its cache and ``evaluated`` were computed, in ``prompt_ms``.
     ``predicted_ms`` is its time for the token that it chose itself, which nobody uses.
     ``parse_ms`` is ours: making the request and taking its answer apart. ``requests`` were made:
-    more than one where it was asked again for more candidates.
+    more than one where it was asked again for more candidates, none where the row came ahead.
+
+    ``ahead``: the row came with an earlier request, in which the engine went on by itself with the
+    likeliest token; the times are this row's share of that request.
     """
 
     cached: int | None = None
@@ -38,6 +41,7 @@ class EngineTimes:
     predicted_ms: float | None = None
     parse_ms: float = 0.0
     requests: int = 1
+    ahead: bool = False
 
     def between_ms(self, total_ms: float) -> float | None:
         """The rest of ``total_ms``, neither the engine's nor parsing: queue and network."""

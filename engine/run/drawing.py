@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+from engine.backends.abilities import Foreseeing
 from engine.backends.base import Backend, BackendError
 from engine.backends.tokens import ids_of
 from engine.records.cache import KVState
@@ -44,6 +45,7 @@ class Drawing:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
+        self._foreseeing = backend if isinstance(backend, Foreseeing) else None
         self._whole_vocabulary: Vocabulary | None = None
         self.encode = cache(self._tokens_of)
         """The model's own tokens of a text, for a stage that asks for them."""
@@ -55,6 +57,12 @@ class Drawing:
         if self._whole_vocabulary is None:
             self._whole_vocabulary = self.backend.vocabulary()
         return self._whole_vocabulary
+
+    def foresee(self, wanted: Wanted, outputs: int) -> None:
+        """Tell an engine that can use it what follows behind ``outputs`` tokens of a greedy run."""
+        if self._foreseeing is not None:
+            sure = wanted.settings.chain.greedy and wanted.force is None
+            self._foreseeing.foreseen = max(0, wanted.max_tokens - outputs) if sure else 0
 
     def context(
         self,
@@ -86,7 +94,7 @@ class Drawing:
         token = self.backend.token(chosen.token_id)
         detokenized = now_ms()
         record = self.record(wanted, ladder, chosen, token, context, following.kv)
-        total = now_ms() - started
+        total = now_ms() - started + following.shifted_ms
         known = following.forward_ms - asking + (detokenized - sampling)
         timing = StepTiming(
             forward_ms=following.forward_ms,

@@ -39,6 +39,8 @@ class Distribution:
     reused: bool = False
     reread: bool = False
     engine: EngineTimes | None = None
+    shifted_ms: float = 0.0
+    """See ``ForwardPass.shifted_ms``."""
     wider: Callable[[int], Distribution] | None = None
     """The same with that many candidates; None where the backend knows all, or can tell no more."""
 
@@ -157,7 +159,12 @@ class Reading:
                 evicted=result.evicted_blocks,
             )
             return Distribution(
-                result.known, result.ms, kv, warmup=result.warmup, engine=result.engine
+                result.known,
+                result.ms,
+                kv,
+                warmup=result.warmup,
+                engine=result.engine,
+                shifted_ms=result.shifted_ms,
             )
         read = self._again(node, ids)
         logits = self._logits.get(node)

@@ -254,17 +254,16 @@ class Stepper:
         self, parent: int, force: int | None, seed: int | None, settings: Effective | None
     ) -> tuple[Wanted, StageContext]:
         """A new child of ``parent``, and what its stages are told."""
-        settings = settings or self.settings
+        settings, prompt_ids = settings or self.settings, self._prompt.ids
+        ids, state = self.path_ids(parent), self.tree.states.get(parent, {})
         wanted = Wanted(self.tree.next_node, parent, settings, self.max_tokens, force, self.watched)
-        return wanted, self._context(parent, self.seed if seed is None else seed, settings)
+        self.drawing.foresee(wanted, len(ids) - len(prompt_ids))
+        seed = self.seed if seed is None else seed
+        return wanted, self.drawing.context(settings, prompt_ids, ids, seed, state)
 
     def _distribution(self, node: int) -> Distribution:
         first = node == ROOT and not self.children[ROOT]
         return self.reading.after(node, self.path_ids(node), first=first)
-
-    def _context(self, parent: int, seed: int, settings: Effective) -> StageContext:
-        ids, state = self.path_ids(parent), self.tree.states.get(parent, {})
-        return self.drawing.context(settings, self._prompt.ids, ids, seed, state)
 
     # --- the tree ---------------------------------------------------------------------------
 

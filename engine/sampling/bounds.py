@@ -213,7 +213,7 @@ def _left(known: Partial, **changed: Any) -> Partial:
         "kept_all": False,
         "loose": 0.0,
     }
-    return replace(known, loose=0.0, **own | changed)
+    return replace(known, **own | changed)
 
 
 def _extremes(rest: Rest) -> Iterator[NDArray[np.float64]]:

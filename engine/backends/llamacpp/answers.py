@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.backends.base import BackendError
-from engine.backends.top_n.completer import Answer
+from engine.backends.top_n.completer import Answer, Continued
 from engine.backends.top_n.rows import top_logprobs
 from engine.records.engine import EngineTimes
 from engine.text import quote
@@ -14,14 +15,17 @@ from engine.text import quote
 _MOST_SAID = 300
 
 
-def request(ids: Sequence[int], top: int, *, slot: int | None, reuse: bool) -> dict[str, Any]:
+def request(
+    ids: Sequence[int], top: int, *, slot: int | None, reuse: bool, count: int = 1
+) -> dict[str, Any]:
     """The request for the ``top`` likeliest tokens behind ``ids``, as ``/completion`` takes it.
 
-    The token that the server chooses is not used: it takes the likeliest, by the least work.
+    The token that the server chooses is the likeliest, by the least work; with ``count`` it goes on
+    with that for so many rows.
     """
     asked: dict[str, Any] = {
         "prompt": list(ids),
-        "n_predict": 1,
+        "n_predict": count,
         "n_probs": top,
         "cache_prompt": reuse,
         "temperature": 0.0,
@@ -34,18 +38,46 @@ def request(ids: Sequence[int], top: int, *, slot: int | None, reuse: bool) -> d
 
 def answer_of(found: Any, top: int, vocab_size: int) -> Answer:
     """The row and the engine's own figures in an answer in OpenAI's form. Raises BackendError."""
+    return continued_of(found, top, vocab_size).answers[0]
+
+
+def continued_of(found: Any, top: int, vocab_size: int) -> Continued:
+    """All rows of an answer, and the tokens that the engine took. Raises BackendError."""
     if not isinstance(found, Mapping):
         raise BackendError("llama.cpp answered with something that is no JSON object")
     if "error" in found:
         raise BackendError(f"llama.cpp refuses this: {said(found['error'])}")
     try:
-        entries = found["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-        ids = [entry["id"] for entry in entries]
-        logprobs = [entry["logprob"] for entry in entries]
-    except (KeyError, IndexError, TypeError):
-        raise BackendError("llama.cpp's answer has no log-probabilities") from None
-    row = top_logprobs(ids, logprobs, count=top, vocab_size=vocab_size)
-    return Answer(row, times_of(found.get("timings")))
+        places = found["choices"][0]["logprobs"]["content"]
+        taken = tuple(int(place["id"]) for place in places)
+        listed = [
+            (
+                [entry["id"] for entry in place["top_logprobs"]],
+                [entry["logprob"] for entry in place["top_logprobs"]],
+            )
+            for place in places
+        ]
+    except (KeyError, IndexError, TypeError, ValueError):
+        listed = []
+    if not listed:
+        raise BackendError("llama.cpp's answer has no log-probabilities")
+    rows = [top_logprobs(*one, count=top, vocab_size=vocab_size) for one in listed]
+    times = _divided(times_of(found.get("timings")), len(rows))
+    return Continued(tuple(map(Answer, rows, times)), taken)
+
+
+def _divided(times: EngineTimes, rows: int) -> list[EngineTimes]:
+    """The times of a request by row: the first has the prompt's, the others shares of the rest."""
+    if rows == 1:
+        return [times]
+    share = None if times.predicted_ms is None else times.predicted_ms / (rows - 1)
+    read = (
+        None if times.cached is None or times.evaluated is None else times.cached + times.evaluated
+    )
+    later = [
+        EngineTimes(None if read is None else read + at, 1, 0.0, share) for at in range(rows - 1)
+    ]
+    return [replace(times, predicted_ms=0.0), *later]
 
 
 def times_of(timings: Any) -> EngineTimes:

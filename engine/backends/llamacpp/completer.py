@@ -9,10 +9,10 @@ from typing import Any
 
 from engine.backends.base import BackendError
 from engine.backends.http.llama_server import listed
-from engine.backends.llamacpp.answers import answer_of, request
+from engine.backends.llamacpp.answers import continued_of, request
 from engine.backends.llamacpp.dials import sampler_request
 from engine.backends.llamacpp.hosted import Hosted
-from engine.backends.top_n.completer import Abilities, Answer
+from engine.backends.top_n.completer import Abilities, Answer, Continued
 from engine.timing import now_ms
 
 
@@ -30,10 +30,21 @@ class HostedCompleter:
 
     def next_token(self, ids: Sequence[int], top: int, *, slot: int, reuse: bool) -> Answer:
         """The ``top`` likeliest tokens behind ``ids``; see ``Completer``."""
-        found = self._hosted.complete(request(ids, top, slot=slot, reuse=reuse))
+        return self._ask(request(ids, top, slot=slot, reuse=reuse), top).answers[0]
+
+    def continued(self, ids: Sequence[int], top: int, count: int, *, slot: int) -> Continued:
+        """Up to ``count`` rows of one request; see ``Continuing``."""
+        return self._ask(request(ids, top, slot=slot, reuse=True, count=count), top)
+
+    def _ask(self, asked: Mapping[str, Any], top: int) -> Continued:
+        data = self._hosted.complete(asked)
         started = now_ms()
-        answer = answer_of(json.loads(found), top, self._vocab_size)
-        return replace(answer, times=replace(answer.times, parse_ms=now_ms() - started))
+        found = continued_of(json.loads(data), top, self._vocab_size)
+        parse_ms = (now_ms() - started) / len(found.answers)
+        answers = tuple(
+            replace(one, times=replace(one.times, parse_ms=parse_ms)) for one in found.answers
+        )
+        return replace(found, answers=answers)
 
     def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
         raise BackendError("llama.cpp tells no log-probabilities of a prompt's own positions")

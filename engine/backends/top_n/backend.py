@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,12 +16,12 @@ from engine.backends.base import (
     kept_of,
     own_list,
 )
-from engine.backends.top_n.completer import Completer, Sampling, Tokens
+from engine.backends.top_n.ahead import MOST, Foreseen, ReadAhead
+from engine.backends.top_n.completer import Completer, Continued, Continuing, Sampling, Tokens
+from engine.backends.top_n.prefetch import Prefetch
 from engine.backends.top_n.rows import stacked
 from engine.backends.top_n.slots import Slots
-from engine.records.engine import EngineTimes
 from engine.records.model import ModelFacts
-from engine.records.partial import TopLogprobs
 from engine.records.vocabulary import Token, Vocabulary
 from engine.timing import now_ms
 
@@ -41,6 +42,10 @@ class TopBackend:
         self._top: int = facts.top
         self._slots = Slots(completer.abilities.slots)
         self._ids: list[int] = []
+        self._prefetch = Prefetch(completer) if isinstance(completer, Continuing) else None
+        self._ahead = ReadAhead()
+        self.foreseen = 0
+        """See ``Foreseeing``."""
 
     # --- what it is ---------------------------------------------------------------------------
 
@@ -69,21 +74,25 @@ class TopBackend:
         for sequence, ids in own:
             self._check(sequence, ids)
         started = now_ms()
-        answers = [self._read(sequence, ids, all_positions) for sequence, ids in own]
+        if len(own) == 1 and len(own[0][1]) == 1 and own[0][0] and not all_positions:
+            rows_read = [self._next(own[0][0], int(own[0][1][0]))]
+        else:
+            rows_read = [self._read(sequence, ids, all_positions) for sequence, ids in own]
         # Only now: where a request fails, no sequence has changed.
         for sequence, ids in own:
             sequence.extend(int(token_id) for token_id in ids)
             self._ids = sequence
-        times = answers[0][1]
-        for _, more in answers[1:]:
-            times = times + more
+        times, shifted = rows_read[0].times, sum(one.shifted_ms for one in rows_read)
+        for more in rows_read[1:]:
+            times = times + more.times
         return ForwardPass(
-            tuple(RowLogits(top) for top, _ in answers),
-            now_ms() - started,
+            tuple(RowLogits(one.top) for one in rows_read),
+            now_ms() - started + shifted,
             warmup=False,
             layers_note=f"n/a: engine {self._facts.backend} does not time its layers",
-            passes=times.requests,
+            passes=max(1, times.requests),
             engine=times,
+            shifted_ms=shifted,
         )
 
     def widened(self, ids: Sequence[int], count: int) -> ForwardPass:
@@ -97,8 +106,10 @@ class TopBackend:
                 f"engine {self._facts.backend} tells at most {most:,} tokens of a position"
             )
         started = now_ms()
-        row, times = self._ask(list(ids), min(count, size), reuse=True)
-        return ForwardPass((RowLogits(row),), now_ms() - started, warmup=False, engine=times)
+        row = self._ask(list(ids), min(count, size), reuse=True)
+        return ForwardPass(
+            (RowLogits(row.top),), now_ms() - started, warmup=False, engine=row.times
+        )
 
     @property
     def own_stack(self) -> str:
@@ -107,6 +118,8 @@ class TopBackend:
     def own_sampler(
         self, ids: Sequence[int], dials: Mapping[str, Any], count: int
     ) -> Mapping[int, float]:
+        with contextlib.suppress(BackendError):
+            self._settle()
         if not isinstance(self._completer, Sampling):
             rows = (one for one in self._facts.probed if one.name == "own sampler")
             why = "".join(f": {one.note}" for one in rows)
@@ -115,9 +128,49 @@ class TopBackend:
             )
         return self._completer.sampled(ids, dials, count)
 
-    def _read(
-        self, sequence: list[int], ids: Sequence[int], all_positions: bool
-    ) -> tuple[TopLogprobs, EngineTimes]:
+    def _next(self, sequence: list[int], token_id: int) -> Foreseen:
+        """One token behind a text: from what came ahead, with more ahead, or by itself."""
+        whole = [*sequence, token_id]
+        found = self._ahead.take(whole)
+        if found is not None:
+            return found
+        count = min(self.foreseen, self._ahead.worth(whole))
+        if self._prefetch is None or (count <= 1 and not self._prefetch.has(whole)):
+            row = self._ask(whole, self._top, reuse=True)
+            self._ahead.start(whole, int(row.top.ids[0]))
+            return row
+        started = now_ms()
+        if not self._prefetch.has(whole):
+            self._settle()
+            self._prefetch.start(whole, self._top, count, self._slots.pick(whole)[0])
+        got = self._settle()
+        if got is None:
+            raise BackendError("the engine gave no answer")
+        row = self._ahead.put(whole, got, now_ms() - started)
+        self._fetch_more([*whole, *got.taken], self.foreseen - len(got.answers))
+        return row
+
+    def _fetch_more(self, ids: list[int], wanted: int) -> None:
+        """Have the rows behind ``ids`` computed, while those before are looked at."""
+        count = min(wanted, MOST)
+        if self._prefetch is not None and count > 1 and self._ahead.sure:
+            self._prefetch.start(ids, self._top, count, self._slots.pick(ids)[0])
+
+    def _settle(self) -> Continued | None:
+        """Wait for the request that runs beside, if any; its slot is known then."""
+        if self._prefetch is None or self._prefetch.slot is None:
+            return None
+        slot, ids = self._prefetch.slot, self._prefetch.ids
+        try:
+            got = self._prefetch.result()
+        except BackendError:
+            self._slots.lose(slot)
+            raise
+        # The last token that it took was not read any more.
+        self._slots.read(slot, [*ids, *got.taken[: len(got.answers) - 1]])
+        return got
+
+    def _read(self, sequence: list[int], ids: Sequence[int], all_positions: bool) -> Foreseen:
         reuse, at = bool(sequence), len(sequence)
         whole = [*sequence, *(int(token_id) for token_id in ids)]
         if not all_positions:
@@ -126,17 +179,19 @@ class TopBackend:
             slot, _ = self._slots.pick(whole)
             answer = self._completer.positions(whole, at, self._top, slot=slot.number)
             self._slots.read(slot, whole)
-            return answer.top, answer.times
+            return Foreseen(answer.top, answer.times)
         found = [
             self._ask(whole[:end], self._top, reuse=reuse or end > at + 1)
             for end in range(at + 1, len(whole) + 1)
         ]
-        times = found[0][1]
-        for _, more in found[1:]:
-            times = times + more
-        return stacked([row for row, _ in found]), times
+        times = found[0].times
+        for more in found[1:]:
+            times = times + more.times
+        return Foreseen(stacked([row.top for row in found]), times)
 
-    def _ask(self, ids: list[int], count: int, *, reuse: bool) -> tuple[TopLogprobs, EngineTimes]:
+    def _ask(self, ids: list[int], count: int, *, reuse: bool) -> Foreseen:
+        with contextlib.suppress(BackendError):  # nobody has asked for that yet
+            self._settle()
         slot, _ = self._slots.pick(ids)
         try:
             answer = self._completer.next_token(ids, count, slot=slot.number, reuse=reuse)
@@ -144,7 +199,7 @@ class TopBackend:
             self._slots.lose(slot)
             raise
         self._slots.read(slot, ids)
-        return answer.top, answer.times
+        return Foreseen(answer.top, answer.times)
 
     def _check(self, sequence: Sequence[int], ids: Sequence[int]) -> None:
         size, room = self._facts.vocab_size, self._facts.context_length
@@ -175,6 +230,8 @@ class TopBackend:
         return len(self._ids)
 
     def close(self) -> None:
+        if self._prefetch is not None:
+            self._prefetch.close()
         self._completer.close()
         self._slots.clear()
         self._ids = []

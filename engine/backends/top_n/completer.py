@@ -75,6 +75,23 @@ class Sampling(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Continued:
+    """Rows behind a text and behind each token that the engine took itself, and these tokens."""
+
+    answers: tuple[Answer, ...]
+    taken: tuple[int, ...]
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """Can go on by itself with the likeliest token, so that several rows cost one request."""
+
+    def continued(self, ids: Sequence[int], top: int, count: int, *, slot: int) -> Continued:
+        """Up to ``count`` rows; fewer where the text ends. What the cache holds is reused."""
+        ...
+
+
 class Tokens(Protocol):
     """The tokenizer of an engine: texts to ids, ids to bytes. Methods as those of ``Backend``."""
 

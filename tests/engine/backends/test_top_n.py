@@ -18,6 +18,7 @@ from engine.records.partial import Interval, TopLogprobs
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from engine.sampling.partial import SignMissing
+from engine.timing import now_ms
 from tests.asked_engine import AskedEngine, asked_backend
 from tests.top_backend import WIDTH, scripted, words
 
@@ -232,3 +233,59 @@ def test_it_is_asked_for_more() -> None:
     backend, _ = asked_backend(scripted(), words)
     assert isinstance(backend, TopBackend)
     assert isinstance(backend, Widening)
+
+
+# --- rows that come ahead -----------------------------------------------------------------------
+
+
+def greedy(tokens: int = 30) -> tuple[Stepper, AskedEngine]:
+    made, engine = stepper("temperature=0 >")
+    made.max_tokens = tokens
+    return made, engine
+
+
+def test_a_greedy_run_takes_the_same_tokens_from_fewer_requests() -> None:
+    made, engine = greedy()
+    truth = Stepper(scripted(), effective("guide", {}, spec="temperature=0 >"), max_tokens=30)
+    truth.submit(" w1 w2 w3 w4")
+    ours = list(made.run())
+    assert [one.token for one in ours] == [one.token for one in truth.run()]
+    # The prompt's and two by themselves, then 2, 4, 8 and 16 rows a request.
+    assert engine.requests < 10 < len(ours)
+    ahead = [one for one in ours if one.timing.engine is not None and one.timing.engine.ahead]
+    assert len(ahead) == len(ours) - engine.requests
+
+
+def test_times_of_rows_that_came_ahead_add_up_to_what_passed() -> None:
+    """A request's time is shared out: no step seems to cost nothing, and none to cost all."""
+    made, engine = greedy()
+    started = now_ms()
+    steps = list(made.run())
+    passed = now_ms() - started
+    # What came ahead and was never asked for is missing.
+    assert 0.2 * passed < sum(one.timing.total_ms for one in steps) <= passed
+    for one in steps[1:]:
+        timing = one.timing
+        parts = timing.forward_ms + timing.sample_ms + timing.detokenize_ms + timing.other_ms
+        assert parts == pytest.approx(timing.total_ms, abs=0.05)
+        assert timing.forward_ms > 0.0
+    assert engine.requests < len(steps)
+
+
+def test_another_token_drops_what_came_ahead() -> None:
+    made, _ = greedy()
+    for _ in range(12):
+        made.step()
+    forced = made.extend(12, force=77)
+    step = made.extend(forced.node)
+    assert step.token.id == int(words([*made.path_ids(12), 77]).argmax())
+    # And a step back over a row that was given out asks for it again.
+    again = made.extend(8, force=5)
+    assert made.extend(again.node).token.id == int(words([*made.path_ids(8), 5]).argmax())
+
+
+def test_a_run_that_draws_gets_nothing_ahead() -> None:
+    made, engine = stepper("top_k=10 > temperature=1")
+    steps = list(made.run())
+    assert engine.requests == len(steps)
+    assert not any(one.timing.engine and one.timing.engine.ahead for one in steps)
