@@ -35,7 +35,7 @@ class Prefetch:
         )
 
     def result(self) -> Continued:
-        """What the request brought. Raises BackendError, as it did."""
+        """Wait for the rows of the request that runs. Raises BackendError, as it did."""
         assert self._future is not None, "there is a request"
         future, self._future, self.slot = self._future, None, None
         return future.result()
