@@ -144,7 +144,7 @@ class Inspector(FlowApp[None]):
             self.engine.send(self.asked.configure)
             self.controller.tell_breakpoints()
             self.engine.send(self.asked.submit)
-        self.call_after_refresh(self.comparing.begin)
+        self.comparing.begin()
         self.set_interval(_TICK_S, self._tick)
 
     def on_unmount(self) -> None:

@@ -12,6 +12,8 @@ from inspector.live_keys import live_keys
 from inspector.panes.registry import DIALS_SPEC, PANES
 from inspector.screens.compare.column import ColumnPane
 from inspector.screens.compare.keys import KEYS
+from inspector.screens.compare.sweep import PlotsPane
+from inspector.screens.compare.table import FiguresPane
 from inspector.screens.compare.why import WhyPane
 from inspector.screens.debugger import DebuggerScreen
 from inspector.screens.help import HelpScreen, sections
@@ -32,6 +34,6 @@ async def show_help(host: Host, bindings: list[BindingType], keymap: Mapping[str
     focused = host.focused
     here = focused.NAME if isinstance(focused, Pane) else ""
     texts = [(spec.pane.NAME, spec.pane.HELP or TEXTS.get(spec.name, "")) for spec in SPECS]
-    texts += [(pane.NAME, pane.HELP) for pane in (ColumnPane, WhyPane)]
+    texts += [(pane.NAME, pane.HELP) for pane in (ColumnPane, WhyPane, FiguresPane, PlotsPane)]
     keys = live_keys(host.app, [bindings, *GROUPS], keymap)
     await host.ask(HelpScreen(sections(keys, texts, here)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inspector.panes.batch.pane import BatchPane
 from inspector.panes.bill.pane import BillPane
 from inspector.panes.dials.pane import DialsPane
 from inspector.panes.gauges.pane import GaugesPane
@@ -50,6 +51,7 @@ PANES: tuple[PaneSpec, ...] = (
     PaneSpec("speculation", SpeculationPane, "ladder", alone=True),
     PaneSpec("roofline", RooflinePane, "ladder", alone=True),
     PaneSpec("bill", BillPane, alone=True),
+    PaneSpec("batch", BatchPane, "ladder", alone=True),
 )
 """The first has the key 1, the tenth f10, and so on."""
 

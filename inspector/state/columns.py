@@ -8,6 +8,7 @@ from functools import cached_property
 
 from engine.commands import Column, Settings
 from engine.records.columns import ColumnState
+from engine.records.events import SettingsChanged
 from engine.records.step import StepRecord, Stop
 from engine.records.step_table import StepPath
 from engine.run.tree import ROOT
@@ -24,6 +25,13 @@ class ColumnView(View):
     """A look at one column, whose branch ends at ``tip`` whatever else there is in the tree."""
 
     tip: int = ROOT
+    chain: tuple[str, str] | None = None
+    """Preset and order of the column's own settings, once they are known."""
+
+    @property
+    def settings(self) -> SettingsChanged | None:
+        now = self.log.settings
+        return now if self.chain is None else self.log.all_settings.get(self.chain, now)
 
     @cached_property
     def branch(self) -> StepPath:
@@ -76,7 +84,9 @@ class ComparedColumn:
     @property
     def view(self) -> ColumnView:
         """The column as seen from its cursor."""
-        return ColumnView(self.log, self.cursor.node, tip=self.tip)
+        known = self.last or self.known
+        chain = None if known is None else (known.preset, known.chain_spec)
+        return ColumnView(self.log, self.cursor.node, tip=self.tip, chain=chain)
 
     @property
     def depth(self) -> int:

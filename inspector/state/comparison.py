@@ -270,6 +270,9 @@ class Comparison:
         if self._target is None or self._in_flight or self.log.prompt is None:
             return
         if self.log.state.state not in _READY:
+            if self.log.state.state is RunState.DEAD:
+                # Nothing is kept for an engine to come.
+                self._target, self._only = None, None
             return
         orders, count = self._next_passes(self._target)
         if not orders:

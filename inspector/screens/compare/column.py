@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.geometry import Size
 
 from engine.text import visible
-from inspector.draw.numbers import cut, muted, plural
+from inspector.draw.numbers import fit, muted, plural
 from inspector.messages import GoTo
 from inspector.panes.transcript.pane import Transcript, not_read
 from inspector.panes.transcript.text_layout import TextLayout
@@ -44,7 +44,7 @@ class ColumnUI:
 
 def draw(view: ColumnView, size: Size, ui: ColumnUI = ColumnUI()) -> Picture:
     """The column."""
-    footer = [cut(line, size.width) for line in _below(view, ui, size.width)]
+    footer = _below(view, ui, size.width)
     remark = f"{'▸ ' if ui.chosen else ''}{visible(ui.title)}"
     if ui.aligned and view.prompt is not None:
         rows = TokenRows(view, size.width, ui.other, ui.parting)
@@ -64,17 +64,19 @@ def _below(view: ColumnView, ui: ColumnUI, width: int) -> list[Content]:
         return words.wrap(max(8, width))[:_ERROR_LINES]
     count = len(view.branch)
     step = view.log.nodes.get(view.tip) if count else None
-    state, style = ("▶ runs", "$success") if ui.waiting else ("○ stands", "$title")
+    state, style = ("▶ runs", "$success") if ui.waiting else ("○ ready", "$title")
     if step is not None and step.stop is not None:
         state, style = f"■ {step.stop.kind.value.replace('_', ' ')}", "$accent"
     elif ui.paused:
         state, style = "‖ paused", "$warning"
     behind = f" of {count:,}" if len(view.path) < count else ""
     here = f" · {len(view.path):,}{behind} {'token' if count == 1 else 'tokens'}"
-    figures = ""
-    if view.step is not None:
-        figures = f" · {view.step.surprisal:.2f} nats, rank {view.step.rank:,}"
-    return [Content.styled(state, style) + muted(here + figures)]
+    now, shown = view.step, Content.styled(state, style)
+    figures: tuple[str, ...] = ("",)
+    if now is not None:
+        nats = f" · {now.surprisal:.2f} nats"
+        figures = (f"{nats}, rank {now.rank:,}", nats, "")
+    return [fit(width, *(shown + muted(here + one) for one in figures))]
 
 
 class ColumnPane(Pane):

@@ -19,10 +19,14 @@ from inspector.panes.ladder.pane import LadderPane
 from inspector.screens.compare.ask import AskColumn, Wanted
 from inspector.screens.compare.column import ColumnPane, ColumnUI
 from inspector.screens.compare.keys import KEYS
-from inspector.screens.compare.why import WhyPane, pair_of
+from inspector.screens.compare.sweep import PlotsPane, SweepPoint, numbers_of, swept
+from inspector.screens.compare.table import FigureCache, FiguresPane, TableRow
+from inspector.screens.compare.tabs import PaneTabs, Shown
+from inspector.screens.compare.why import Pair, WhyPane, pair_of
 from inspector.screens.debugger import USABLE, WIDE
 from inspector.state.columns import LETTERS, MOST
 from inspector.state.comparison import Comparison
+from inspector.state.view import View
 from inspector.widgets.footer import Footer
 from inspector.widgets.line_view import Pane
 from inspector.widgets.status import StatusLine
@@ -62,21 +66,25 @@ class CompareScreen(RunScreen[None]):
         self._as_text = as_text
         self._can_run = can_run
         self._opened = LADDER
+        self._third = FIGURES
         self._zoomed = ""
         self._aligned = False
         self._first_shown = 0
         self._busy_s: float | None = None
+        self._figures = FigureCache()
 
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
         with Horizontal(id="columns"):
             for place, letter in enumerate(LETTERS):
                 yield ColumnPane(letter, place)
-        yield Static(id="compare-tabs")
+        yield PaneTabs(id="compare-tabs")
         with Horizontal(id="below"):
             yield LadderPane(id=LADDER)
             with Vertical(id="beside"):
                 yield WhyPane(id=WHY)
+                yield FiguresPane(id=FIGURES)
+                yield PlotsPane(id=PLOTS)
         yield Static(id="too-small")
         yield Footer()
 
@@ -96,7 +104,7 @@ class CompareScreen(RunScreen[None]):
     @property
     def _below(self) -> list[str]:
         """Panes below the columns that there is something for."""
-        return [name for name in BELOW if self.query(f"#{name}")]
+        return [name for name in BELOW if name != PLOTS or self._plotted]
 
     def _lay_out(self) -> None:
         small = self.size.width < USABLE[0] or self.size.height < USABLE[1]
@@ -111,9 +119,8 @@ class CompareScreen(RunScreen[None]):
         for name in ("columns", "below", "beside"):
             box = self.query_one(f"#{name}")
             box.display = not small and any(one.display for one in box.query(Pane))
-        tabs = self.query_one("#compare-tabs", Static)
-        tabs.display = not (small or self._zoomed)
-        tabs.update(self._tabs())
+        self.query_one(PaneTabs).display = not (small or self._zoomed)
+        self._show_tabs()
         self.show(self._busy_s)
 
     def _on_screen(self) -> set[str]:
@@ -128,23 +135,20 @@ class CompareScreen(RunScreen[None]):
         columns = {f"column-{self._first_shown + at}" for at in range(room)}
         if not self._wide:
             return columns | {self._opened}
-        third = self._opened if self._opened in (FIGURES, PLOTS) else FIGURES
+        third = self._opened if self._opened in (FIGURES, PLOTS) else self._third
+        self._third = third
         return columns | {LADDER, WHY, third}
 
-    def _tabs(self) -> Content:
-        """Line between: the columns in sight, the dice that are thrown, and the panes below."""
-        count, first = len(self.comparison.columns), self._first_shown
+    def _show_tabs(self) -> None:
         seen = sum(pane.display for pane in self.query(ColumnPane))
-        parts: list[tuple[str, str]] = []
-        if seen < count:
-            parts.append((f"columns {first + 1}–{first + seen} of {count} (h l)  ", "bold"))
-        dice = "the same dice" if self.comparison.same_dice else "each its own dice"
-        parts.append((f"{dice}  ", "$title"))
-        if not self._wide:
-            for name in self._below:
-                style = "bold reverse" if name == self._opened else "$cut"
-                parts.append((f" {BELOW[name]} ", style))
-        return Content.assemble(*parts)
+        count = len(self.comparison.columns)
+        shown = Shown(self._first_shown + 1, seen, count, self.comparison.same_dice)
+        names = {} if self._wide else {name: BELOW[name] for name in self._below}
+        self.query_one(PaneTabs).show(shown, names, self._opened)
+
+    @on(PaneTabs.Opened)
+    def _tab_clicked(self, message: PaneTabs.Opened) -> None:
+        self._open(message.name)
 
     # --- showing ------------------------------------------------------------------------------
 
@@ -153,26 +157,68 @@ class CompareScreen(RunScreen[None]):
         self._busy_s = busy_s
         if not self.is_mounted or not self.query(LadderPane):
             return
-        comparison = self.comparison
-        column, other = comparison.column, comparison.other
+        view = self.comparison.column.view
         with self.app.batch_update():
-            self.query_one(StatusLine).show(column.view, busy_s)
+            self.query_one(StatusLine).show(view, busy_s)
             for pane in self.query(ColumnPane):
                 if pane.display:
                     self._show_column(pane)
-            ladder = self.query_one(LadderPane)
-            if ladder.display:
-                ladder.show(column.view)
-            pair = None
-            if other is not column:
-                pair = pair_of(
-                    (comparison.letter(column), column),
-                    (comparison.letter(other), other),
-                    comparison.parting_of_pair(),
-                )
-            why = self.query_one(WhyPane)
-            if why.display:
-                why.show_pair(column.view, pair)
+            self._show_below(view)
+
+    def _show_below(self, view: View) -> None:
+        """Draw the panes below, as far as they can be seen."""
+        for pane in self.query("#below Pane"):
+            if not pane.display:
+                continue
+            match pane:
+                case LadderPane():
+                    pane.show(view)
+                case WhyPane():
+                    pane.show_pair(view, self._pair())
+                case FiguresPane():
+                    pane.show_rows(view, self._table())
+                case PlotsPane():
+                    pane.show_points(view, self._points())
+
+    def _pair(self) -> Pair | None:
+        comparison = self.comparison
+        column, other = comparison.column, comparison.other
+        if other is column:
+            return None
+        return pair_of(
+            (comparison.letter(column), column),
+            (comparison.letter(other), other),
+            comparison.parting_of_pair(),
+        )
+
+    def _table(self) -> list[TableRow]:
+        comparison = self.comparison
+        return [
+            TableRow(
+                letter,
+                column.title,
+                self._figures.of(column, running=comparison.running),
+                chosen=column is comparison.column,
+            )
+            for letter, column in zip(LETTERS, comparison.columns, strict=False)
+        ]
+
+    def _points(self) -> list[SweepPoint]:
+        comparison = self.comparison
+        return [
+            SweepPoint(
+                letter,
+                numbers_of(column),
+                self._figures.of(column, running=comparison.running),
+                None if column is comparison.columns[0] else comparison.parting(column),
+            )
+            for letter, column in zip(LETTERS, comparison.columns, strict=False)
+        ]
+
+    @property
+    def _plotted(self) -> bool:
+        """True if the columns differ in numbers that a plot can be drawn over."""
+        return len(swept(self._points())) in (1, 2)
 
     def _show_column(self, pane: ColumnPane) -> None:
         comparison = self.comparison
@@ -222,7 +268,10 @@ class CompareScreen(RunScreen[None]):
         names = [f"column-{self.comparison.focused}", *self._below]
         now = self.focused.id if self.focused is not None else None
         at = names.index(now) if now in names else 0
-        name = names[(at + by) % len(names)]
+        self._open(names[(at + by) % len(names)])
+
+    def _open(self, name: str) -> None:
+        """Give a pane the focus, and room where it has none."""
         if name in BELOW:
             self._opened = name
         if self._zoomed:

@@ -1,0 +1,1 @@
+"""Batched passes: who is in each, and what a pass costs by its rows."""

@@ -1,0 +1,146 @@
+"""The columns' figures, a row each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.content import Content
+from textual.geometry import Size
+
+from engine.text import visible
+from inspector.draw.cells import clip
+from inspector.draw.numbers import NOTHING, cut, muted, padded, three, with_marks
+from inspector.state.columns import ComparedColumn
+from inspector.state.view import View
+from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import Picture
+from sessions.compare.column_figures import RUNS_ON, ColumnFigures, column_figures
+
+_REST_S = 1.0
+"""Least time between two counts while columns run: a count reads every token."""
+_HEADS = (
+    ("tokens", 6),
+    ("H model", 7),
+    ("H final", 7),
+    ("surprisal", 9),
+    ("d-1", 5),
+    ("d-2", 5),
+    ("repeat", 6),
+    ("left", 7),
+    ("tok/s", 6),
+    ("ended by", 10),
+)
+"""Titles and cells; those that do not fit are left out from the end, but for the last."""
+_NAME = 3
+
+
+@dataclass(frozen=True, eq=False)
+class TableRow:
+    """A column by its letter, and its figures."""
+
+    letter: str
+    title: str
+    figures: ColumnFigures
+    chosen: bool = False
+
+
+def draw(rows: Sequence[TableRow], size: Size) -> Picture:
+    """The pane."""
+    width = size.width
+    heads = _fitting(width)
+    used = _NAME + sum(cells + 1 for _, cells in heads)
+    title = "".join(f" {name:>{cells}}" for name, cells in heads)
+    head = Content.styled(f"{'':{_NAME}}{title}  settings"[:width], "$title")
+    lines = [cut(_line(row, heads, width - used), width) for row in rows]
+    shown = [
+        *lines,
+        Content(""),
+        *_notes(width),
+    ]
+    return Picture(shown, [head], subtitle=with_marks("means over the column's tokens", width))
+
+
+def _fitting(width: int) -> list[tuple[str, int]]:
+    heads = list(_HEADS)
+    while len(heads) > 2 and _NAME + sum(cells + 1 for _, cells in heads) > width:
+        # The end of a column is worth more than its speed.
+        heads.pop(-2)
+    return heads
+
+
+def _line(row: TableRow, heads: Sequence[tuple[str, int]], room: int) -> Content:
+    found = row.figures
+    words = {
+        "tokens": f"{found.tokens:,}",
+        "H model": _number(found.entropy),
+        "H final": _number(found.entropy_final),
+        "surprisal": _number(found.surprisal),
+        "d-1": _share(found.distinct_1),
+        "d-2": _share(found.distinct_2),
+        "repeat": f"{found.repetition:,}",
+        "left": _number(found.survivors),
+        "tok/s": _number(found.tps),
+        "ended by": "" if found.ended_by == RUNS_ON else found.ended_by.replace("_", " "),
+    }
+    figures = "".join(f" {clip(words[name], cells):>{cells}}" for name, cells in heads)
+    letter = padded(Content.styled(f"{'▸' if row.chosen else ' '}{row.letter}", "bold"), _NAME)
+    settings = muted(f"  {clip(visible(row.title), max(0, room - 2))}") if room > 4 else Content("")
+    return letter + figures + settings
+
+
+def _notes(width: int) -> list[Content]:
+    text = (
+        "H: entropy in nats; surprisal: −log p of the tokens that came; d-1, d-2: different tokens "
+        "and pairs over all; repeat: longest stretch that comes twice; left: tokens that the last "
+        "stage leaves; tok/s: a pass that columns share is waited for by all"
+    )
+    return muted(text).wrap(max(8, width))
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else three(value)
+
+
+def _share(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"
+
+
+class FigureCache:
+    """Figures of columns, counted again where a column has grown, but not at every token."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, float, ColumnFigures]] = {}
+
+    def of(self, column: ComparedColumn, *, running: bool) -> ColumnFigures:
+        """The figures; while columns ``running`` perhaps those of a second ago."""
+        tip, counted, found = self._known.get(column.number, (-1, 0.0, None))
+        now = time.monotonic()
+        if found is None or (tip != column.tip and (not running or now - counted > _REST_S)):
+            found = column_figures(column.view.branch, column.error)
+            self._known[column.number] = (column.tip, now, found)
+        return found
+
+
+class FiguresPane(Pane):
+    """The table of figures."""
+
+    NAME = "Figures"
+    HELP = """
+A row a column, over all its tokens. **distinct-1** and **distinct-2** are different tokens and
+pairs of tokens over all there are; **repeat** is the longest stretch of tokens that comes twice.
+*left* is how many tokens the sampler leaves on average.
+"""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._rows: Sequence[TableRow] = ()
+
+    def show_rows(self, view: View, rows: Sequence[TableRow]) -> None:
+        """Draw these from now on."""
+        self._rows = rows
+        self.show(view)
+
+    def picture(self, view: View, size: Size) -> Picture:
+        return draw(self._rows, size)
