@@ -31,8 +31,8 @@ TOPICS = (
         "Looking",
         "Every pane shows the token at the cursor. A number gives a pane the focus, and room.",
         "pane-1 pane-2 pane-3 pane-4 pane-5 pane-6 pane-7 pane-8 pane-9 pane-10 pane-11 "
-        "pane-12 pane-13 pane-next pane-before jump zoom layouts pane-wider pane-narrower pane-higher "
-        "pane-lower "
+        "pane-12 pane-13 pane-next pane-before jump zoom layouts pane-wider pane-narrower "
+        "pane-higher pane-lower "
         "step-out pane.up pane.down pane.page-up pane.page-down pane.top "
         "pane.bottom pane.choose transcript.boundaries kv.block-before kv.block-after "
         "drift compare-cache measure-ceilings time-modules roofline.part napkin",

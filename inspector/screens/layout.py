@@ -232,6 +232,7 @@ def tab_labels(width: int) -> list[str]:
             for whole in wholes
         ),
         [f" {key} " for key in keys],
+        [f"{key} " for key in keys],
     )
     fitting = (one for one in variants if sum(map(len, one)) <= width + 1)
-    return next(fitting, [f"{key} " for key in keys])
+    return next(fitting, [f"{key.removeprefix('f')} " for key in keys])
