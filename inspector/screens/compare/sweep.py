@@ -91,7 +91,7 @@ def draw(points: Sequence[SweepPoint], size: Size) -> Picture:
 
 
 def _charts(points: Sequence[SweepPoint], dial: str, width: int, height: int) -> list[Content]:
-    """As many charts as fit, two side by side where there is room."""
+    """The charts, two side by side where there is room."""
     pair = width >= 2 * LEAST_WIDTH + 2
     across = (width - 2) // 2 if pair else width
     rows = max(1, min(len(MEASURES) // (2 if pair else 1), height // (LEAST_HEIGHT + 3)))
