@@ -7,7 +7,9 @@ programs can only make a key slower, so on Linux the processor time that the app
 told too (with what the engine's records cost meanwhile). Prints a table, and as the last line one
 JSON object.
 
-    python bench/responsiveness.py [--keys 60] [--starts 5] [--model M]
+With ``--columns`` keys of the compare screen are timed instead, on four columns.
+
+    python bench/responsiveness.py [--keys 60] [--starts 5] [--model M] [--columns]
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +46,15 @@ KEYS = {
 """Pairs of keys, each with text that is written only when its effect is painted: the place of the
 first token and the words where there is none (all panes change with the cursor); what the gauges
 pane says only when it has the whole screen, and a title that is hidden then."""
+
+
+SPECS = ("temperature=0.2", "temperature=0.6", "temperature=1", "temperature=1.4")
+COLUMN_KEYS = {
+    "column after, before": (("2", b"temperature=0.6"), ("1", b"temperature=0.2")),
+    "zoom, unzoom": (("z", b"temperature=0.2"), ("z", b"Why they part")),
+}
+"""On the compare screen: a column that gets the focus has its title painted, and the panes below
+show its ladder; alone, it has its title painted, and the panes below come back with theirs."""
 
 
 class Terminal:
@@ -127,15 +138,16 @@ def first_paints(starts: int, arguments: list[str]) -> list[float]:
     return figures[1:]
 
 
-def key_paints(keys: int, arguments: list[str]) -> tuple[dict[str, list[float]], dict[str, float]]:
+Figures = tuple[dict[str, list[float]], dict[str, float]]
+ENDLESS = ("--max-tokens", TOKENS, "--min-new-tokens", TOKENS)
+
+
+def key_paints(keys: int, arguments: list[str]) -> Figures:
     """By what a key does: (milliseconds from key to paint, one figure a key; processor time).
 
     The engine runs meanwhile, and no stop token may end that.
     """
-    figures: dict[str, list[float]] = {name: [] for name in KEYS}
-    spent: dict[str, float] = {}
-    endless = ("--max-tokens", TOKENS, "--min-new-tokens", TOKENS)
-    with Terminal(PROMPT, *endless, *arguments) as terminal:
+    with Terminal(PROMPT, *ENDLESS, *arguments) as terminal:
         terminal.wait(b"ready", 120)
         for key in "6c":
             terminal.press(key)
@@ -145,20 +157,41 @@ def key_paints(keys: int, arguments: list[str]) -> tuple[dict[str, list[float]],
         terminal.drain(1.0)
         terminal.press("g")
         terminal.drain(1.0)
-        for name, pair in KEYS.items():
-            before = cpu_ms(terminal.process.pid)
-            for count in range(keys):
-                key, effect = pair[count % 2]
-                pressed = terminal.press(key)
-                figures[name].append((terminal.wait(effect, 10) - pressed) * 1000)
-                # Keys come at any moment of a frame, not always at its beginning.
-                terminal.drain(0.1 + 0.013 * (count % 7))
-            after = cpu_ms(terminal.process.pid)
-            if before is not None and after is not None:
-                spent[name] = round((after - before) / keys, 1)
+        found = timed(terminal, KEYS, keys)
         terminal.written = b""
         terminal.press("z")
         terminal.wait(b"running", 10)
+    return found
+
+
+def column_paints(keys: int, arguments: list[str]) -> Figures:
+    """The same on the compare screen, while four columns run flat out."""
+    chosen = [word for spec in SPECS for word in ("-s", spec)]
+    with Terminal("compare", PROMPT, *chosen, *ENDLESS, *arguments) as terminal:
+        terminal.wait(b"ready", 120)
+        terminal.press("c")
+        terminal.wait(b"running", 30)
+        terminal.drain(2.0)
+        return timed(terminal, COLUMN_KEYS, keys)
+
+
+def timed(
+    terminal: Terminal, wanted: Mapping[str, Sequence[tuple[str, bytes]]], keys: int
+) -> Figures:
+    """Press each pair of keys in turn, ``keys`` presses in all."""
+    figures: dict[str, list[float]] = {name: [] for name in wanted}
+    spent: dict[str, float] = {}
+    for name, pair in wanted.items():
+        before = cpu_ms(terminal.process.pid)
+        for count in range(keys):
+            key, effect = pair[count % 2]
+            pressed = terminal.press(key)
+            figures[name].append((terminal.wait(effect, 10) - pressed) * 1000)
+            # Keys come at any moment of a frame, not always at its beginning.
+            terminal.drain(0.1 + 0.013 * (count % 7))
+        after = cpu_ms(terminal.process.pid)
+        if before is not None and after is not None:
+            spent[name] = round((after - before) / keys, 1)
     return figures, spent
 
 
@@ -181,19 +214,26 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=60)
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--model")
+    parser.add_argument("--columns", action="store_true", help="keys of the compare screen")
     args = parser.parse_args()
     arguments = ["--model", args.model] if args.model else []
-    paints = first_paints(args.starts, arguments)
-    keys, spent = key_paints(args.keys, arguments)
-    result: dict[str, object] = {
-        "first_paint_ms": summary(paints),
+    result: dict[str, object] = {}
+    paints: list[float] = []
+    if args.columns:
+        keys, spent = column_paints(args.keys, arguments)
+    else:
+        paints = first_paints(args.starts, arguments)
+        keys, spent = key_paints(args.keys, arguments)
+        result["first_paint_ms"] = summary(paints)
+    result |= {
         "key_to_paint_ms": {name: summary(figures) for name, figures in keys.items()},
         "cpu_ms_per_key": spent,
         "terminal": f"{COLUMNS}x{LINES}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "load_average": os.getloadavg()[0],
     }
-    for name, figures in (("first paint", paints), *keys.items()):
+    named = {"first paint": paints} if paints else {}
+    for name, figures in (named | keys).items():
         cpu = f"  cpu {spent[name]}" if name in spent else ""
         shown = "  ".join(f"{key} {value}" for key, value in summary(figures).items())
         print(f"{name:<24}", shown + cpu)

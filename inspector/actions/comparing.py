@@ -49,7 +49,8 @@ class Comparing:
         """Columns given on the command line, from the prompt on."""
         made = self._new()
         for one in columns:
-            made.add(one.settings, one.seed, one.title, ROOT)
+            title = one.title or one.settings.spec or one.settings.preset
+            made.add(one.settings, one.seed, title, ROOT)
         made.same_dice = len({one.seed for one in made.columns}) == 1
         await self._show(made)
 
