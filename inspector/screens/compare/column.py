@@ -65,7 +65,9 @@ def _below(view: ColumnView, ui: ColumnUI, width: int) -> list[Content]:
     count = len(view.branch)
     step = view.log.nodes.get(view.tip) if count else None
     state, style = ("▶ runs", "$success") if ui.waiting else ("○ ready", "$title")
-    if step is not None and step.stop is not None:
+    if view.facts is None:
+        state, style = "◌ no model yet", "$title"
+    elif step is not None and step.stop is not None:
         state, style = f"■ {step.stop.kind.value.replace('_', ' ')}", "$accent"
     elif ui.paused:
         state, style = "‖ paused", "$warning"
