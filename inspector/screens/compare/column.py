@@ -22,7 +22,7 @@ from inspector.widgets.picture import Picture
 _ERROR_LINES = 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ColumnUI:
     """State of a column beside its text."""
 
@@ -100,11 +100,15 @@ by side.
         self._title = Content(f"{place + 1} {letter}")
         self.place = place
         self.ui = ColumnUI()
+        self._seen: tuple[object, ...] = ()
 
     def show_column(self, view: ColumnView, ui: ColumnUI) -> None:
-        """Draw this from now on."""
-        self.ui = ui
-        self.show(view)
+        """Draw this from now on, where it is not what is drawn already."""
+        facts = view.facts is None, view.prompt is None, len(ui.other)
+        seen = (view.cursor, view.tip, *facts, replace(ui, other=(), layout=None))
+        if seen != self._seen:
+            self._seen, self.ui = seen, ui
+            self.show(view)
 
     def picture(self, view: View, size: Size) -> Picture:
         if not isinstance(view, ColumnView):

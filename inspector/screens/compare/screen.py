@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Static
 
 from engine.text import visible
@@ -115,11 +116,11 @@ class CompareScreen(RunScreen[None]):
             self.query_one("#too-small", Static).update(Content(wanted))
         shown = self._on_screen()
         for pane in self.query(Pane):
-            pane.display = (pane.id or "") in shown
+            _display(pane, (pane.id or "") in shown)
         for name in ("columns", "below", "beside"):
             box = self.query_one(f"#{name}")
-            box.display = not small and any(one.display for one in box.query(Pane))
-        self.query_one(PaneTabs).display = not (small or self._zoomed)
+            _display(box, not small and any(one.display for one in box.query(Pane)))
+        _display(self.query_one(PaneTabs), not (small or self._zoomed))
         self._show_tabs()
         self.show(self._busy_s)
 
@@ -393,3 +394,9 @@ class CompareScreen(RunScreen[None]):
             for column in self.comparison.columns:
                 column.go_to(depth)
             self._changed()
+
+
+def _display(widget: Widget, wanted: bool) -> None:
+    """Show or hide; what is so already is not laid out again."""
+    if widget.display is not wanted:
+        widget.display = wanted

@@ -48,7 +48,8 @@ class PaneTabs(Static):
             start = sum(len(text) for text, _ in parts)
             parts.append((f" {title} ", "bold reverse" if name == opened else "$cut"))
             self._places[name] = range(start, start + len(title) + 2)
-        self.update(Content.assemble(*parts))
+        # Its place stays as it is: a layout would paint the whole screen.
+        self.update(Content.assemble(*parts), layout=False)
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
