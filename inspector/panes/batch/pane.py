@@ -45,7 +45,7 @@ _SIGNS = {
 }
 _LEGEND = "= shares another's row   · nothing was read   ○ passes of its own   ✗ failed"
 _TALL = 14
-_NUMBER, _ROWS, _MS, _EACH, _BYTES = 5, 5, 10, 13, 13
+_NUMBER, _ROWS, _MS, _EACH, _BYTES = 5, 5, 10, 12, 17
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ def draw(view: View, size: Size, ui: BatchUI = BatchUI()) -> Picture:
     selected = place if place is not None and step is not ui.before else ui.selected
     footer = _below(view, min(selected, len(passes) - 1), width) if height >= _TALL else []
     head = (
-        f" {'pass':>{_NUMBER - 1}}{'rows':>{_ROWS}}{'pass ms':>{_MS}}{'ms a token':>{_EACH}}"
-        f"{'weights/token':>{_BYTES + 2}}  columns"
+        f" {'pass':>{_NUMBER - 1}}{'rows':>{_ROWS}}{'time •':>{_MS}}{'a token ƒ':>{_EACH}}"
+        f"{'weights/token ƒ':>{_BYTES}}    columns"
     )
     return Picture(
         PassRows(passes, view.log.columns, width),

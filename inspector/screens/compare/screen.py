@@ -18,12 +18,13 @@ from inspector.messages import GoTo
 from inspector.modal import RunScreen
 from inspector.panes.ladder.pane import LadderPane
 from inspector.screens.compare.ask import AskColumn, Wanted
-from inspector.screens.compare.column import ColumnPane, ColumnUI
+from inspector.screens.compare.column import ColumnPane
 from inspector.screens.compare.keys import KEYS
-from inspector.screens.compare.sweep import PlotsPane, SweepPoint, numbers_of, swept
-from inspector.screens.compare.table import FigureCache, FiguresPane, TableRow
+from inspector.screens.compare.shown import column_ui, pair, sweep_points, table_rows
+from inspector.screens.compare.sweep import PlotsPane, swept
+from inspector.screens.compare.table import FigureCache, FiguresPane
 from inspector.screens.compare.tabs import PaneTabs, Shown
-from inspector.screens.compare.why import Pair, WhyPane, pair_of
+from inspector.screens.compare.why import WhyPane
 from inspector.screens.debugger import USABLE, WIDE
 from inspector.state.columns import LETTERS, MOST
 from inspector.state.comparison import Comparison
@@ -161,9 +162,12 @@ class CompareScreen(RunScreen[None]):
         view = self.comparison.column.view
         with self.app.batch_update():
             self.query_one(StatusLine).show(view, busy_s)
+            columns = self.comparison.columns
             for pane in self.query(ColumnPane):
-                if pane.display:
-                    self._show_column(pane)
+                if pane.display and pane.place < len(columns):
+                    one = columns[pane.place]
+                    ui = column_ui(self.comparison, one, aligned=self._aligned)
+                    pane.show_column(one.view, ui)
             self._show_below(view)
 
     def _show_below(self, view: View) -> None:
@@ -175,70 +179,16 @@ class CompareScreen(RunScreen[None]):
                 case LadderPane():
                     pane.show(view)
                 case WhyPane():
-                    pane.show_pair(view, self._pair())
+                    pane.show_pair(view, pair(self.comparison))
                 case FiguresPane():
-                    pane.show_rows(view, self._table())
+                    pane.show_rows(view, table_rows(self.comparison, self._figures))
                 case PlotsPane():
-                    pane.show_points(view, self._points())
-
-    def _pair(self) -> Pair | None:
-        comparison = self.comparison
-        column, other = comparison.column, comparison.other
-        if other is column:
-            return None
-        return pair_of(
-            (comparison.letter(column), column),
-            (comparison.letter(other), other),
-            comparison.parting_of_pair(),
-        )
-
-    def _table(self) -> list[TableRow]:
-        comparison = self.comparison
-        return [
-            TableRow(
-                letter,
-                column.title,
-                self._figures.of(column, running=comparison.running),
-                chosen=column is comparison.column,
-            )
-            for letter, column in zip(LETTERS, comparison.columns, strict=False)
-        ]
-
-    def _points(self) -> list[SweepPoint]:
-        comparison = self.comparison
-        return [
-            SweepPoint(
-                letter,
-                numbers_of(column),
-                self._figures.of(column, running=comparison.running),
-                None if column is comparison.columns[0] else comparison.parting(column),
-            )
-            for letter, column in zip(LETTERS, comparison.columns, strict=False)
-        ]
+                    pane.show_points(view, sweep_points(self.comparison, self._figures))
 
     @property
     def _plotted(self) -> bool:
         """True if the columns differ in numbers that a plot can be drawn over."""
-        return len(swept(self._points())) in (1, 2)
-
-    def _show_column(self, pane: ColumnPane) -> None:
-        comparison = self.comparison
-        if pane.place >= len(comparison.columns):
-            return
-        column, first = comparison.columns[pane.place], comparison.columns[0]
-        pane.show_column(
-            column.view,
-            ColumnUI(
-                title=column.title,
-                parting=comparison.parting(column),
-                other=first.ids if column is not first else (),
-                paused=column.paused,
-                waiting=comparison.running and column.goes_on,
-                error=column.error,
-                chosen=column is comparison.column,
-                aligned=self._aligned,
-            ),
-        )
+        return len(swept(sweep_points(self.comparison, self._figures))) in (1, 2)
 
     # --- focus --------------------------------------------------------------------------------
 

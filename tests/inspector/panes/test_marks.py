@@ -17,6 +17,7 @@ import pytest
 from textual.content import Content
 from textual.geometry import Size
 
+from engine.records.columns import Part, PassColumn, PassRecord
 from engine.records.measured import CacheCurves, Ceilings, ModulesTimed, TimedPass
 from engine.records.prompt import LayerTime
 from inspector.panes.registry import DIALS_SPEC, PANES, PaneSpec
@@ -70,6 +71,10 @@ def views() -> tuple[View, ...]:
     everything.log.modules = ModulesTimed(5, timed, replace(timed, tokens=14))
     everything.log.curves = CacheCurves(
         5, (4, 8, 14), (9.0, 9.0, 9.1), (9.0, 12.0, 20.0), (5,) * 3, "x"
+    )
+    shared = tuple(PassColumn(at, 0, Part.ROW, (at,)) for at in (1, 2, 3))
+    everything.log.passes.append(
+        PassRecord(shared, 3, 1, 12.0, 13.0, "float32", 512 << 20, 3 << 20, copied_blocks=1)
     )
     ceilings = Ceilings("cpu", "a CPU", "float32", 2, 20e9, 300e9, "read 512 MiB")
     everything.log.ceilings = Known(ceilings, datetime.now(UTC), "2026-01-01")
