@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from textual.content import Content
 
+from engine.passes import in_one_pass
 from engine.records.measured import MEASURING_CEILINGS, MEASURING_CURVES, Ceilings
-from engine.records.model import ModelFacts
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath, figures_of, steady
 from engine.roofline import reached
@@ -32,6 +33,7 @@ from inspector.state.view import View
 LABEL = 10
 WHY = {"": "", "w": "warm-up: ", "r": "reused logits: ", "b": "branch read again: "}
 MBU = "MBU"
+NEEDS_TWO = "needs two tokens that count"
 _MBU_IS = "(weights + K and V so far) / time / this machine's bandwidth"
 
 
@@ -57,8 +59,7 @@ def gauges(
         *_speeds(speed, path),
         _this_step(view.step),
         _overhead(path),
-        _ceilings_on_the_way(view)
-        or _mbu(view.facts, path, ceilings, stale, can_measure=can_measure),
+        _ceilings_on_the_way(view) or _mbu(view, ceilings, stale, can_measure=can_measure),
         *_memory(view),
         *_cache(view),
         _steps(speed, path),
@@ -74,7 +75,7 @@ def _speeds(speed: Speed, path: Sequence[StepRecord]) -> list[Gauge]:
     gaps = gaps_ms(path)
     p50, p95 = (ms(percentile(gaps, share)) for share in (0.5, 0.95))
     spread = f"p50 {p50}, p95 {p95} •" if len(gaps) else ""
-    none_yet = "no token yet" if not path else "needs two tokens that count"
+    none_yet = "no token yet" if not path else NEEDS_TWO
     wait = speed.end_to_end_tps
     whole = f"with the reading {rate(wait)} ƒ" if wait is not None else ""
     return [
@@ -129,7 +130,7 @@ def _overhead(path: Sequence[StepRecord]) -> Gauge:
     )
     total = float(totals.sum())
     if total <= 0:
-        return Gauge("overhead", nothing("needs two tokens that count"))
+        return Gauge("overhead", nothing(NEEDS_TWO))
     extra = total - float(forwards.sum())
     sample = float(samples.mean())
     each = extra / len(totals)
@@ -151,15 +152,17 @@ def _ceilings_on_the_way(view: View) -> Gauge | None:
     return None
 
 
-def _mbu(
-    facts: ModelFacts | None,
-    path: StepPath,
-    ceilings: Ceilings | None,
-    stale: str,
-    *,
-    can_measure: bool,
-) -> Gauge:
-    definition = _MBU_IS
+def _plain_steps(view: View) -> StepPath:
+    """The steady steps after the first whose pass was theirs alone, a token each."""
+    later = view.path[1:]
+    shared = [node for one in view.log.passes if in_one_pass(one) for node in one.nodes]
+    figures = later.figures
+    alone = (figures["round"] == 0) & ~np.isin(figures["node"], shared)
+    return later.only(steady(figures) & alone)
+
+
+def _mbu(view: View, ceilings: Ceilings | None, stale: str, *, can_measure: bool) -> Gauge:
+    definition, facts, path = _MBU_IS, view.facts, view.path
     if ceilings is None:
         how = "M or click: measure it" if can_measure else "run llm-inspect bench"
         return Gauge(MBU, nothing(how), (), definition)
@@ -168,10 +171,12 @@ def _mbu(
     if facts.device.partition(":")[0] != ceilings.device:
         why = f"bench was on {ceilings.device}, this is {facts.device}"
         return Gauge(MBU, nothing(why), (), definition)
-    steps = path[1:].only(steady(path.figures[1:]))
+    steps = _plain_steps(view)
     found = reached(facts, steps, ceilings)
     if found is None:
-        why = "needs two tokens that count" if not steps else "the cache's size is not known"
+        several = bool(steady(path.figures[1:]).any())
+        none = "of plain steps; rounds and batches: f11" if several else NEEDS_TWO
+        why = none if not steps else "the cache's size is not known"
         return Gauge(MBU, nothing(why), (), definition)
     least = ms(found.floor_ms)
     notes: tuple[str, ...] = (f"this step could take {least} at best ƒ", f"floor {least} ƒ")
@@ -180,7 +185,9 @@ def _mbu(
         dated = (f"bench of {stale}", f"of {stale}")
         notes = (f"{notes[0]}; {dated[0]}", f"{notes[1]}; {dated[0]}", *dated)
     if found.mbu is not None and found.mbu > 1:
-        notes = ("the ceiling is too low: bench again, nothing else running", "ceiling too low")
+        # Memory gives no more than it can: a figure above 1 would be of something else.
+        why = "faster than memory can be: weights in a cache, or a ceiling too low (M)"
+        return Gauge(MBU, nothing(why), (), definition)
     return Gauge(MBU, _figure(percent(found.mbu), ""), notes, definition)
 
 

@@ -198,11 +198,19 @@ def test_mbu_needs_a_ceiling_of_the_same_device() -> None:
     assert line(unknown, "MBU") == "MBU       —  the cache's size is not known"
 
 
-def test_more_than_all_of_the_bandwidth_means_that_the_ceiling_is_wrong() -> None:
+def test_no_plain_step_moves_more_than_all_of_the_bandwidth() -> None:
+    """At 2 GB/s it would be 202%: the weights were in a cache, or the ceiling is too low."""
     low = replace(CEILINGS, read_bytes_per_second=2e9)
     assert line(RUN, "MBU", low) == (
-        "MBU       202% ƒ   the ceiling is too low: bench again, nothing else running"
+        "MBU       —  faster than memory can be: weights in a cache, or a ceiling too low (M)"
     )
+
+
+def test_the_tokens_of_a_round_are_no_plain_steps() -> None:
+    steps = [step(1, timing(0.0), kv(10)), step(2, timing(60.0), kv(14), round=2)]
+    steps += [step(node, timing(0.0), kv(14), round=2) for node in (3, 4, 5)]
+    run = [SMOLLM2, prompt(10), prefill(chunk(0, 10, 500.0)), *steps]
+    assert line(run, "MBU") == "MBU       —  of plain steps; rounds and batches: f11"
 
 
 def test_the_whole_wait_is_told_from_decoding() -> None:
