@@ -27,15 +27,6 @@ def least(work: Callable[[], object], seconds: float) -> float:
     return best
 
 
-@pytest.fixture
-def one_thread() -> object:
-    """What others do on this machine takes turns with one thread, not with a team of them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_bandwidth_and_rate_agree_within_15_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     """By turns, the best of each: a machine that is busy for a while is busy for both."""
