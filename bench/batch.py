@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.api import open_model
-from engine.backends.base import Backend
+from engine.backends.abilities import MeasurableBackend, measurable
 from engine.measure.ceilings import measure_ceilings
 from engine.records.columns import PassRecord
 from engine.records.step import StepRecord
@@ -45,7 +45,8 @@ Key = tuple[str, int]
 class Turn:
     """Some columns on one model, decoded from the prompt on; of one, with its seed, by itself."""
 
-    def __init__(self, backend: Backend, seeds: Sequence[int], tokens: int) -> None:
+    def __init__(self, backend: MeasurableBackend, seeds: Sequence[int], tokens: int) -> None:
+        backend.clear()  # or it would go on from what an earlier turn has read
         self.run = Stepper(backend, effective("guide", {"temperature": 0.8}), max_tokens=1 << 20)
         self.run.submit(PROMPT)
         for _ in self.run.prefill():
@@ -104,7 +105,7 @@ class Times:
 
 
 def measure(
-    backends: Mapping[str, Backend], rows: Sequence[int], tokens: int, rounds: int
+    backends: Mapping[str, MeasurableBackend], rows: Sequence[int], tokens: int, rounds: int
 ) -> Times:
     """Take turns: every number of columns in every dtype, round by round."""
     times = Times()
@@ -117,7 +118,9 @@ def measure(
     return times
 
 
-def report(dtype: str, backend: Backend, rows: Sequence[int], times: Times) -> dict[str, Any]:
+def report(
+    dtype: str, backend: MeasurableBackend, rows: Sequence[int], times: Times
+) -> dict[str, Any]:
     """Print the table of one dtype; its figures."""
     facts, dtypes = backend.facts, {name for name, _ in times.of_step}
     ceilings = measure_ceilings(facts.device, facts.dtype, seconds=0.3)
@@ -166,7 +169,7 @@ def main() -> None:
     args = parser.parse_args()
     rows = [int(one) for one in args.columns.split(",")]
     backends = {
-        dtype: open_model(args.model, dtype=dtype, threads=args.threads)
+        dtype: measurable(open_model(args.model, dtype=dtype, threads=args.threads))
         for dtype in args.dtypes.split(",")
     }
     times = measure(backends, rows, args.tokens, args.rounds)

@@ -276,11 +276,20 @@ def _diff_engines(words: Sequence[str]) -> int:
     return diff_engines(args, prompt_command(args), opens)
 
 
+def _compare(words: Sequence[str]) -> int:
+    from inspector.cli.compare_command import compare_command
+
+    return compare_command(
+        _parser(f"{PROGRAM} compare", "Columns of one prompt, side by side."), words
+    )
+
+
 COMMANDS: dict[str, tuple[Handler, str]] = {
     "run": (_run, "the same engine without a screen: text, or one JSON object a step"),
     "tour": (_tour, "what happens when a model writes, stop by stop; needs no model"),
     "replay": (_replay, "open a saved session; needs no model"),
     "sessions": (_sessions, "browse, list, show, diff, export and check saved sessions"),
+    "compare": (_compare, "settings, seeds or stacks side by side, decoded in shared passes"),
     "sample": (_sample, "the sampler's ladder on a vector of logits from a file"),
     "bench": (_bench, "this machine's ceilings, the engine's speed against them"),
     "diff-engines": (_diff_engines, "one text through two engines: how far apart they are"),

@@ -116,22 +116,38 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser)
 
 
-def add_sampler_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for sampling a whole run."""
-    group = add_chain_options(parser)
+def add_sampler_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add the options for sampling a whole run; ``several``: of more than one chain."""
+    group = add_chain_options(parser, several=several)
     group.add_argument("--max-tokens", type=number("max_tokens"), metavar="N")
     group.add_argument("--prefill-chunk", type=number("prefill_chunk"), metavar="N")
     add_draft_options(parser)
     add_think_options(parser)
 
 
-def add_chain_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the options for choosing one token, without those that only a run has."""
+def add_chain_options(
+    parser: argparse.ArgumentParser, *, several: bool = False
+) -> argparse._ArgumentGroup:
+    """Add the options for choosing one token, without those that only a run has.
+
+    With ``several``, ``-s`` may be given more than once: ``samplers`` are all of them.
+    """
     group = parser.add_argument_group("sampler")
     group.add_argument("--preset", metavar="P", help=f"{', '.join(PRESETS)}")
-    group.add_argument(
-        "-s", "--sampler", default="", metavar="SPEC", help='"temperature=0.8 top_k=40", or with >'
-    )
+    takes = '"temperature=0.8 top_k=40", or with >'
+    if several:
+        again = f"{takes}; once for each column"
+        group.add_argument(
+            *("-s", "--sampler"),
+            dest="samplers",
+            action="append",
+            default=[],
+            metavar="SPEC",
+            help=again,
+        )
+        parser.set_defaults(sampler="")
+    else:
+        group.add_argument("-s", "--sampler", default="", metavar="SPEC", help=takes)
     group.add_argument("--seed", type=number("seed"), metavar="N", help="default 0")
     for name, (_, dial) in DIALS.items():
         group.add_argument(
@@ -267,7 +283,7 @@ def chain_choice(args: argparse.Namespace, config: Config) -> tuple[str, dict[st
     preset = config.pick("preset", args.preset, DEFAULT_PRESET)
     try:
         _, named = parse_spec(args.sampler, preset)
-        dials = _dials(args, config, named)
+        dials = dials_beside(args, config, named, args.sampler)
         effective(preset, dials, spec=args.sampler)
     except SpecError as error:
         raise UsageError(str(error)) from None
@@ -293,8 +309,13 @@ def configure_command(args: argparse.Namespace, config: Config) -> Configure:
     )
 
 
-def _dials(args: argparse.Namespace, config: Config, named: dict[str, Any]) -> dict[str, Any]:
-    """Dials given by their own flags, then those of the file that nothing else has set."""
+def dials_beside(
+    args: argparse.Namespace, config: Config, named: dict[str, Any], spec: str
+) -> dict[str, Any]:
+    """Dials given by their own flags, then those of the file that nothing else has set.
+
+    ``named`` are those of ``spec``. Raises UsageError.
+    """
     dials: dict[str, Any] = {}
     for name, (_, dial) in DIALS.items():
         text = getattr(args, f"dial_{name}")
@@ -306,7 +327,7 @@ def _dials(args: argparse.Namespace, config: Config, named: dict[str, Any]) -> d
             if name in named:
                 raise UsageError(f"{name} is given by a flag and in -s: choose one")
     for name, value in config.dials.items():
-        if name not in dials and name not in named and ">" not in args.sampler:
+        if name not in dials and name not in named and ">" not in spec:
             dials[name] = value
     return dials
 

@@ -1,0 +1,139 @@
+"""``llm-inspect compare`` without a screen: columns of one prompt, decoded together."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.commands import Column, StepMany
+from engine.process import EngineClient
+from engine.records.columns import PassRecord
+from engine.records.events import EngineError, LoadProgress, RunState, StateChanged
+from engine.records.prompt import PrefillRecord
+from engine.run.tree import ROOT
+from engine.text import plural, visible
+from inspector.cli.compare_ranking import Checks, ranked
+from inspector.cli.compare_ranking import lines as ranking_lines
+from inspector.cli.compare_ranking import to_json as ranking_json
+from inspector.cli.engine_log import connect
+from inspector.cli.options import UsageError
+from inspector.cli.run import Progress
+from inspector.cli.run_saver import RunSaver
+from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
+from inspector.signals import Signalled
+from inspector.state.request import Request
+from inspector.state.view import RunLog
+from sessions.compare import compared_json, compared_table, compared_text
+from sessions.compare.compared import Compared, compared
+from sessions.export.jsonl import dumps
+from sessions.export.source import Source
+from sessions.file.format import SessionError
+from sessions.reader import open_session
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Form of the answer, and how columns are ranked, if they are."""
+
+    form: str
+    ranks: bool = False
+    checks: Checks = field(default_factory=Checks)
+
+
+def compare(asked: Request, wanted: Asked) -> int:
+    """Decode the columns to their ends and print what they came to. Returns the exit code."""
+    saver = RunSaver(asked.save)
+    client = connect()
+    columns = tuple(
+        Column(number, ROOT, one.settings, one.seed, title=one.title)
+        for number, one in enumerate(asked.columns, 1)
+    )
+    for command in (asked.open, asked.configure, asked.breakpoints, asked.submit):
+        client.send(command)
+    client.send(StepMany(columns, None))
+    log = RunLog()
+    try:
+        error = _follow(client, log, Progress(sys.stderr), saver)
+        saver.finish(client)
+    except (KeyboardInterrupt, Signalled):
+        client.kill()
+        raise
+    finally:
+        client.close()
+        saver.close()
+    code = EXIT_ENGINE
+    if log.passes:
+        code = _print(compared(Source.of_log(log, ROOT)), wanted)
+    if error:
+        print(f"llm-inspect: {visible(error)}", file=sys.stderr)
+        return EXIT_ENGINE
+    return EXIT_UNSAVED if code == EXIT_OK and saver.error else code
+
+
+def from_session(path: Path, wanted: Asked) -> int:
+    """Print a comparison that was saved, without a model. Raises UsageError."""
+    try:
+        with open_session(path) as session:
+            found = compared(Source.of_session(session))
+            if not found.columns:
+                raise UsageError(
+                    f"{path} holds no comparison: llm-inspect compare --save makes one"
+                )
+            return _print(found, wanted)
+    except SessionError as error:
+        raise UsageError(str(error)) from None
+
+
+def _follow(client: EngineClient, log: RunLog, progress: Progress, saver: RunSaver) -> str:
+    """Take in records until the columns have ended; the error that ended them, if one did."""
+    while True:
+        for record in client.take(timeout=None):
+            saver.keep(record, client)
+            log.add(record)
+            match record:
+                case LoadProgress(phase, fraction, detail):
+                    progress.show(phase, fraction, detail)
+                case PrefillRecord():
+                    progress.show("reading the prompt", None, "")
+                case PassRecord():
+                    going = plural(len(record.columns), "column")
+                    progress.show("decoding", None, f"{going}, token {len(log.passes):,}")
+                case EngineError():
+                    progress.clear()
+                    return record.message
+                case StateChanged(state=RunState.DEAD):
+                    return record.reason
+                case StateChanged(state=RunState.STOPPED | RunState.PAUSED) if log.columns.columns:
+                    progress.clear()
+                    if record.reason and record.state is RunState.PAUSED:
+                        print(f"llm-inspect: {visible(record.reason)}", file=sys.stderr)
+                    return ""
+
+
+def _print(found: Compared, wanted: Asked) -> int:
+    """Print a comparison; the exit code tells of checks that no column has passed."""
+    out, ranking = sys.stdout, ranked(found, wanted.checks) if wanted.ranks else None
+    extra: dict[str, Any] = {} if ranking is None else {"best_of": ranking_json(ranking)}
+    if wanted.form == "json":
+        pieces: Iterable[str] = [dumps(compared_json.to_json(found) | extra) + "\n"]
+    elif wanted.form == "jsonl":
+        lines = list(compared_json.lines(found))
+        lines[-1] |= extra
+        pieces = [dumps(line) + "\n" for line in lines]
+    elif wanted.form == "text":
+        said = list(compared_text.lines(found))
+        if ranking is not None:
+            said += ["", *ranking_lines(ranking, columns=len(found.columns))]
+        pieces = [f"{line}\n" for line in said]
+    else:
+        pieces = compared_table.pieces(found, wanted.form)
+    for piece in pieces:
+        out.write(piece)
+    out.flush()
+    failed = ranking is not None and wanted.checks and not any(one.passed for one in ranking.order)
+    if not any(one.steps for one in found.columns):
+        return EXIT_ENGINE
+    return EXIT_CHECK if failed else EXIT_OK

@@ -1,0 +1,154 @@
+"""A whole comparison out of a run's records: columns, figures, why they part, the bill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from engine.records.columns import ColumnState, Part, PassRecord
+from engine.records.events import Setting
+from engine.records.step import StepRecord, StopKind
+from engine.run.tree import ROOT
+from sessions.compare.column_figures import ColumnFigures, column_figures
+from sessions.compare.divergence import Divergence, divergence
+from sessions.compare.why_part import WhyPart, why_part
+from sessions.export.source import Source
+from sessions.export.words import output_text
+
+_CLOSE = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 2e-2}
+"""Margins of a draw, by dtype, that rounding in a pass of another size may well bridge."""
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedColumn:
+    """One column to its end, with the dials that its settings come to."""
+
+    state: ColumnState
+    steps: Sequence[StepRecord]
+    figures: ColumnFigures
+    dials: dict[str, Setting]
+    near_tie: bool
+    """True if its closest draw is so close that alone it may have come out otherwise."""
+
+    @property
+    def text(self) -> str:
+        """The text that was drawn, without a token that stopped it."""
+        stopped = self.figures.ended_by == StopKind.STOP_TOKEN.value
+        return output_text(self.steps[:-1] if stopped else self.steps)
+
+    @property
+    def title(self) -> str:
+        return self.state.title or self.state.chain_spec or f"column {self.state.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsCost:
+    """Passes with so many rows: how many there were, and their median time."""
+
+    rows: int
+    passes: int
+    forward_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The passes of a comparison together.
+
+    ``tokens`` are those of all columns, ``rows`` what the passes computed for them. ``ms`` is the
+    time of all steps, ``alone_ms`` what the same tokens would take in columns one after the other:
+    as long as the median of steps with one row, None where there was none.
+    """
+
+    passes: int
+    rows: int
+    tokens: int
+    ms: float
+    alone_ms: float | None
+    by_rows: tuple[RowsCost, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        return self.tokens / self.ms * 1000 if self.ms > 0 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A comparison; ``why`` is the first place at which two columns part, by their numbers."""
+
+    title: str
+    prompt: str
+    model: str
+    dtype: str
+    columns: tuple[ComparedColumn, ...]
+    divergence: Divergence
+    why: tuple[int, int, WhyPart] | None
+    batch: Batch
+
+
+def compared(source: Source) -> Compared:
+    """The comparison that a run's records hold; one without columns has none."""
+    tips, errors = _tips(source.passes), _errors(source.passes)
+    dtype = source.facts.dtype if source.facts is not None else ""
+    dials = {(one.preset, one.chain_spec): one.dials for one in source.told}
+    columns = []
+    for state in source.columns.columns:
+        tip = tips.get(state.column, ROOT)
+        steps = source.branch(tip) if tip in source.tree and tip != ROOT else ()
+        figures = column_figures(steps, state.error or errors.get(state.column, ""))
+        close = figures.closest is not None and figures.closest < _CLOSE.get(dtype, 0.0)
+        own = dials.get((state.preset, state.chain_spec), {})
+        columns.append(ComparedColumn(state, steps, figures, own, close))
+    parts = divergence([one.steps for one in columns])
+    return Compared(
+        title=source.title,
+        prompt=source.prompt.text if source.prompt is not None else "",
+        model=source.facts.name if source.facts is not None else "",
+        dtype=dtype,
+        columns=tuple(columns),
+        divergence=parts,
+        why=_why(columns, parts),
+        batch=_batch(source.passes),
+    )
+
+
+def _tips(passes: Sequence[PassRecord]) -> dict[int, int]:
+    """Each column's newest node."""
+    return {one.column: one.nodes[-1] for part in passes for one in part.columns if one.nodes}
+
+
+def _errors(passes: Sequence[PassRecord]) -> dict[int, str]:
+    """The reason of each column that has failed."""
+    failed = (one for part in passes for one in part.columns if one.part is Part.FAILED)
+    return {one.column: one.error for one in failed}
+
+
+def _why(columns: Sequence[ComparedColumn], parts: Divergence) -> tuple[int, int, WhyPart] | None:
+    if parts.index is None:
+        return None
+    first = next(one for one in parts.pairs if one.index == parts.index)
+    a, b = columns[first.a], columns[first.b]
+    found = why_part(a.steps[parts.index], b.steps[parts.index])
+    return a.state.column, b.state.column, found
+
+
+def _batch(passes: Sequence[PassRecord]) -> Batch:
+    read = sorted((one for one in passes if one.passes), key=lambda one: one.rows)
+    steady = [one for one in read if not one.warmup]
+    costs = []
+    for rows, group in groupby(steady, key=lambda one: one.rows):
+        times = sorted(one.forward_ms for one in group)
+        costs.append(RowsCost(rows, len(times), times[len(times) // 2]))
+    tokens = sum(len(one.nodes) for one in passes)
+    single = next((one.forward_ms for one in costs if one.rows == 1), None)
+    notes = dict.fromkeys(note for one in passes if (note := one.note))
+    return Batch(
+        passes=sum(one.passes for one in passes),
+        rows=sum(one.rows for one in passes),
+        tokens=tokens,
+        ms=sum(one.total_ms for one in passes),
+        alone_ms=None if single is None else single * tokens,
+        by_rows=tuple(costs),
+        notes=tuple(notes),
+    )
