@@ -61,7 +61,7 @@ def figure_row(one: ComparedColumn) -> tuple[str, ...]:
 
 
 def parting_lines(found: Compared) -> Iterator[str]:
-    """Where the columns part, and why the first two do."""
+    """Lines on the place where columns part, and on the reasons of the first two."""
     parts = found.divergence
     if parts.index is None:
         yield "the columns do not part: as far as they go they have the same tokens"
