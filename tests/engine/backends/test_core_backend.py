@@ -87,7 +87,9 @@ async def test_the_app_runs_on_it_and_gives_the_reasons() -> None:
         assert len(one.controller.log.nodes) == 2
         assert "n/a: backend toy has no cache" in pane_text(one, "gauges")
         assert "n/a: backend toy" in pane_text(one, "kv")
+        await press(pilot, "5", "z")
         assert LAYERS[:30] in pane_text(one, "prefill")
+        await press(pilot, "z")
         await press(pilot, "d")
         assert isinstance(one.screen, DriftScreen)
         assert BESIDE in screen_text(one)
