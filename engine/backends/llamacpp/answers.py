@@ -28,8 +28,8 @@ def request(
         "n_predict": count,
         "n_probs": top,
         "cache_prompt": reuse,
-        "temperature": 0.0,
-        "samplers": [],
+        "samplers": ["top_k"],
+        "top_k": 1,
     }
     if slot is not None:
         asked["id_slot"] = slot

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from engine.kv.prefix import common_ids
 
+_OLDER = 0.25
+"""Worth of a position that an older text would lose, where one of the last text's is worth 1."""
+
 
 @dataclass(slots=True, eq=False)
 class Slot:
@@ -37,9 +40,12 @@ class Slots:
         """The slot that should read ``ids``, and how many of them it holds."""
         found = [(slot, common_ids(slot.ids, ids)) for slot in self._slots]
 
-        def cost(one: tuple[Slot, int]) -> tuple[int, int]:
+        def cost(one: tuple[Slot, int]) -> tuple[float, int]:
             slot, common = one
-            return (len(ids) - common) + (len(slot.ids) - common), slot.used
+            lost = len(slot.ids) - common
+            # The text that was read last is the likeliest to be gone on with.
+            worth = 1.0 if slot.used == self._clock else _OLDER
+            return (len(ids) - common) + lost * worth, slot.used
 
         return min(found, key=cost)
 

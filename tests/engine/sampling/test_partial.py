@@ -20,6 +20,7 @@ from engine.sampling.chain import (
     build,
     parse_spec,
 )
+from engine.sampling.draw import draw
 from engine.sampling.partial import Partial, SignMissing, TailMissing, from_record
 from engine.sampling.stages import StageContext
 from tests import fakes
@@ -308,3 +309,24 @@ def test_what_is_missing_is_said() -> None:
         "25.0% of the mass is not in the record's 2 candidates, "
         "and these settings may keep some of it"
     )
+
+
+def test_probabilities_that_add_up_to_more_than_1_leave_a_draw_near_a_border_open() -> None:
+    """llama.cpp's sum in float32 over 49,152 tokens: 1.0002. No u may be drawn by its first 64."""
+    rng = np.random.default_rng(5)
+    logits = rng.normal(0.0, 2.5, 49_152).astype(np.float32)
+    over = (logprobs_of(logits).astype(np.float64) + 2e-4).astype(np.float32)
+    ours = chain("temperature=1 >").run(top_of(over, 64), CONTEXT).final
+    truth = chain("temperature=1 >").run(logits, CONTEXT).final
+    assert isinstance(ours, Partial)
+    decided = 0
+    for border in np.cumsum(truth.probs[truth.order()])[:60]:
+        for u in (border * (1 - 3e-4), border * (1 - 1e-4), border * (1 + 1e-4), border - 1e-3):
+            token_id = draw(truth, u).token_id
+            try:
+                found = ours.drawn(float(u))[0]
+            except TailMissing:
+                continue
+            decided += 1
+            assert found == token_id
+    assert decided > 5
