@@ -43,11 +43,12 @@ class EngineTimes:
     requests: int = 1
     ahead: bool = False
 
-    def between_ms(self, total_ms: float) -> float | None:
-        """The rest of ``total_ms``, neither the engine's nor parsing: queue and network."""
+    @property
+    def own_ms(self) -> float | None:
+        """The engine's own time; None where it does not say."""
         if self.prompt_ms is None or self.predicted_ms is None:
             return None
-        return max(0.0, total_ms - self.prompt_ms - self.predicted_ms - self.parse_ms)
+        return self.prompt_ms + self.predicted_ms
 
     def __add__(self, later: EngineTimes) -> EngineTimes:
         """Both requests together; what one of them does not say is not known of both."""

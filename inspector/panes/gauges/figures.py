@@ -15,6 +15,7 @@ from engine.records.step_table import StepPath, figures_of, steady
 from engine.roofline import reached
 from engine.text import visible
 from engine.timing import Speed, gaps_ms, percentile
+from inspector.draw.engine_clock import MEANS, engine_figure, engine_notes
 from inspector.draw.numbers import (
     derived,
     measured,
@@ -58,6 +59,7 @@ def gauges(
     return [
         *_speeds(speed, path),
         _this_step(view.step),
+        *_engine(view.step),
         _overhead(path),
         _ceilings_on_the_way(view) or _mbu(view, ceilings, stale, can_measure=can_measure),
         *_memory(view),
@@ -119,6 +121,15 @@ def _this_step(step: StepRecord | None) -> Gauge:
         (why + parts, why + f"forward {forward(step)} •", why.rstrip(": ")),
         "forward pass + sampling + detokenizing and keeping the record",
     )
+
+
+def _engine(step: StepRecord | None) -> list[Gauge]:
+    """The step's pass by the clock of an engine of its own; nothing where there is none."""
+    times = None if step is None else step.timing.engine
+    if step is None or times is None:
+        return []
+    notes = engine_notes((times,), step.timing.forward_ms)
+    return [Gauge("engine", engine_figure((times,)), notes, MEANS)]
 
 
 def _overhead(path: Sequence[StepRecord]) -> Gauge:

@@ -12,6 +12,7 @@ from engine.records.events import RunState
 from engine.records.prompt import PrefillRecord
 from engine.timing import Phase, PhaseKind, phases, ttft_ms
 from inspector.draw.block_chars import bar, placed, shares
+from inspector.draw.engine_clock import engine_figure, engine_notes
 from inspector.draw.numbers import (
     Mark,
     beside,
@@ -72,6 +73,7 @@ def _lines(view: View, width: int, height: int) -> list[Content]:
     head += _progress(view, width)
     lines = waterfall(parts, view.prefill, left)
     lines += _rates(view.prefill, view.speed.prefill_tps, left)
+    lines += _engine(view.prefill, left)
     lines += prefix_short(view, left, LABEL)
     lines += _load(view, total, left)
     if any(chunk.warmup for chunk in chunks):
@@ -221,6 +223,16 @@ def _rates(prefill: PrefillRecord | None, speed: float | None, width: int) -> li
     figure = derived(rate(speed)) if speed is not None else nothing("")
     notes = (f"{computed} {took}, {cached}", f"{computed}, {cached}", computed)
     return [row("prefill", LABEL, width, figure, *notes)]
+
+
+def _engine(prefill: PrefillRecord | None, width: int) -> list[Content]:
+    """The reading by the clock of an engine of its own; nothing where there is none."""
+    chunks = () if prefill is None else prefill.chunks
+    times = [chunk.engine for chunk in chunks if chunk.engine is not None]
+    if prefill is None or not times:
+        return []
+    notes = engine_notes(times, prefill.total_ms)
+    return [row("engine", LABEL, width, engine_figure(times), *notes)]
 
 
 def _load(view: View, ttft: float | None, width: int) -> list[Content]:

@@ -177,8 +177,8 @@ def test_the_engine_s_own_clock_and_counters_are_in_the_records() -> None:
     assert chunk.engine == EngineTimes(0, 4, 2.0, 0.5, 0.25)
     assert steps[1].timing.engine == EngineTimes(4, 1, 2.0, 0.5, 0.25)
     assert (steps[1].kv.computed, steps[1].kv.cached) == (1, 4)
-    assert EngineTimes(4, 1, 2.0, 0.5, 0.25).between_ms(4.0) == pytest.approx(1.25)
-    assert EngineTimes(4, 1).between_ms(4.0) is None
+    assert EngineTimes(4, 1, 2.0, 0.5, 0.25).own_ms == 2.5
+    assert EngineTimes(4, 1).own_ms is None
 
 
 def test_what_the_engine_computed_again_is_what_its_record_says() -> None:
