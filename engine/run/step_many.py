@@ -54,6 +54,7 @@ def step_many(stepper: Stepper, columns: Sequence[ColumnStep]) -> Pass:
     The prompt has been read. The cursor is at the last new node then.
     """
     started = now_ms()
+    columns = [_within_budget(stepper, one) for one in columns]
     told: dict[int, PassColumn] = {}
     for index, one in enumerate(columns):
         error = one.error or _obstacle(stepper, one)
@@ -87,6 +88,15 @@ def step_many(stepper: Stepper, columns: Sequence[ColumnStep]) -> Pass:
         note="; ".join(filter(None, notes)),
     )
     return Pass(record, tuple(found))
+
+
+def _within_budget(stepper: Stepper, column: ColumnStep) -> ColumnStep:
+    """The step with the id that a thinking budget forces now, and no draft shortly before that."""
+    known = column.parent == ROOT or column.parent in stepper.tree
+    if column.error or column.force is not None or not known:
+        return column
+    limit = stepper.thinking.at(stepper.prompt, stepper.tree, column.parent)
+    return replace(column, force=limit.force, speculation=None) if limit.plain else column
 
 
 def _obstacle(stepper: Stepper, column: ColumnStep) -> str:

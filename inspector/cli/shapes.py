@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from engine.bill.prices import PriceList
 from engine.commands import Configure, Open, Step, Submit
@@ -20,6 +20,7 @@ from inspector.cli.engine_log import connect
 from inspector.cli.option_values import positive
 from inspector.cli.own_prices import own_prices
 from inspector.cli.printing import print_lines
+from inspector.cli.serial_parallel import Way, both_ways
 from inspector.cli.shapes_requests import Answered, Shape, requests
 from inspector.cli.shapes_table import lines, report
 from inspector.exit_codes import EXIT_ENGINE, EXIT_OK
@@ -31,6 +32,7 @@ from sessions.export.words import output_text
 DEFAULT_WORDS = 600
 DEFAULT_OUTPUT = 24
 DEFAULT_BUDGET = 24
+DEFAULT_ROWS = 4
 
 
 def add_shapes_options(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +42,7 @@ def add_shapes_options(parser: argparse.ArgumentParser) -> None:
         ("--words", DEFAULT_WORDS, "words of the long document"),
         ("--output", DEFAULT_OUTPUT, "tokens of each answer"),
         ("--budget", DEFAULT_BUDGET, "tokens of thinking"),
+        ("--best-of", DEFAULT_ROWS, "rows that think in parallel, against one in series; 1: none"),
     ):
         parser.add_argument(
             flag, type=positive, default=default, metavar="N", help=f"{what}; default {default}"
@@ -58,11 +61,12 @@ def shapes(
     def work(answers: Answers) -> int:
         facts = answers.ask(command, ModelFacts)
         found = carried_out(answers, args.words, args.output, args.budget, prices)
+        ways = _both_ways(answers, found, args.best_of, args.output) if args.best_of > 1 else ()
         if args.format == "json":
-            print(dumps(report(facts, found)))
+            print(dumps(report(facts, found, ways)))
         else:
             out = console()
-            print_lines(out, lines(facts, found, out.width))
+            print_lines(out, lines(facts, found, ways, out.width))
         return EXIT_OK if any(one.account for one in found) else EXIT_ENGINE
 
     return with_engine(connect, work)
@@ -89,6 +93,20 @@ def carried_out(
             # Such as a document that the model's context does not hold; the next one may fit.
             found.append(Answered(shape, error=str(error)))
     return found[1:]
+
+
+def _both_ways(
+    answers: Answers, found: Sequence[Answered], rows: int, output: int
+) -> tuple[Way, ...]:
+    """The request that thinks, in series and in parallel; none where it could not be answered."""
+    asked = next((one.shape for one in found if one.shape.thinking and not one.error), None)
+    if asked is None or asked.thinking is None:
+        return ()
+
+    def show(what: str, share: float) -> None:
+        answers.show("serial and parallel", share, what)
+
+    return both_ways(answers, asked.prompt, asked.thinking, rows, output, show)
 
 
 def _run(

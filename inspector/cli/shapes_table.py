@@ -11,6 +11,7 @@ from engine.bill.account import Account
 from engine.bill.prices import Kind
 from engine.records.model import ModelFacts
 from engine.text import visible
+from inspector.cli.serial_parallel import Way, way_fields, way_lines
 from inspector.cli.shapes_requests import Answered
 from inspector.draw.numbers import (
     count,
@@ -50,7 +51,9 @@ _COLUMNS = (
 )
 
 
-def lines(facts: ModelFacts, found: Sequence[Answered], width: int) -> Iterator[Content]:
+def lines(
+    facts: ModelFacts, found: Sequence[Answered], ways: Sequence[Way], width: int
+) -> Iterator[Content]:
     """The table: tokens and times, where the time goes, where the bill goes."""
     width = max(_LEAST, width)
     yield from wrapped("", 0, width, visible(f"{facts.name}, {facts.dtype} on {facts.device_name}"))
@@ -69,6 +72,10 @@ def lines(facts: ModelFacts, found: Sequence[Answered], width: int) -> Iterator[
     yield heading("Where the bill goes", width)
     for one in found:
         yield cut(padded(Content(one.shape.name), _NAME) + _bill_words(one.account), width)
+    if ways:
+        yield Content("")
+        yield heading("One long thought, or several short ones", width)
+        yield from way_lines(ways, width)
     yield Content("")
     for one in found:
         yield from wrapped(one.shape.name, _NAME, width, one.shape.what)
@@ -147,7 +154,9 @@ def _bill_words(account: Account | None) -> Content:
 # --- for programs ---------------------------------------------------------------------------
 
 
-def report(facts: ModelFacts, found: Sequence[Answered]) -> dict[str, Any]:
+def report(
+    facts: ModelFacts, found: Sequence[Answered], ways: Sequence[Way] = ()
+) -> dict[str, Any]:
     """Every figure; null with a ``_reason`` where there is none."""
     return {
         "type": "shapes",
@@ -157,6 +166,7 @@ def report(facts: ModelFacts, found: Sequence[Answered]) -> dict[str, Any]:
         "device": plain(facts.device),
         "device_name": plain(facts.device_name),
         "requests": [_fields(one) for one in found],
+        "serial_parallel": [way_fields(one) for one in ways],
     }
 
 
