@@ -57,7 +57,7 @@ class Way:
 
 
 def answer_of(text: str) -> str:
-    """What counts as a row's answer: the last number in it, or else its first line."""
+    """A row's answer: the last number in its text, or else its first line."""
     numbers = _NUMBER.findall(text)
     return numbers[-1] if numbers else text.strip().partition("\n")[0].strip()
 
