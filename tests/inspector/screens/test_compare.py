@@ -27,7 +27,9 @@ from sessions.compare.column_figures import ColumnFigures
 from sessions.compare.why_part import why_part
 from tests.direct import DirectClient, script
 from tests.fake_runs import picture, run
+from tests.hostile import LONE, MARKER
 from tests.inspector.test_app import press, screen_text
+from tests.inspector.test_hostile_screens import assert_safe
 from tests.sessions.test_why_part import first
 
 SIZE = Size(36, 8)
@@ -375,6 +377,29 @@ async def test_a_session_with_columns_is_shown_again_and_computes_nothing(tmp_pa
         await press(pilot, "n", "n", "n", "i")
         assert [column.position for column in columns] == [10, 10]
         assert isinstance(again.screen, CompareScreen), "there is no model to add a column with"
+
+
+async def test_no_token_and_no_title_acts_on_the_terminal() -> None:
+    """Tokens, titles and reasons of columns that a terminal would act on, on every pane."""
+    opening, configure, submit = script(
+        "a", tokens=["a", f"b{LONE.encode('utf-8', 'replace').decode()}"]
+    )
+    client = DirectClient()
+    client.send(opening)
+    wrong = Settings(spec=f"no_such_stage{MARKER}=1")
+    asked = (
+        ColumnRequest(Settings(spec="temperature=1"), 1, LONE),
+        ColumnRequest(Settings(spec="temperature=2"), 2, LONE),
+        ColumnRequest(wrong, None, LONE),
+    )
+    one = Inspector(Request(opening, configure, submit, columns=asked), client, DirectClient)
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "N")
+        for keys in ("t", "t", "tab", "tab", "tab", "z", "z", "3", "v", "q"):
+            await press(pilot, keys)
+            assert_safe(one, keys)
+        await press(pilot, "f13")
+        assert_safe(one, "the batch pane")
 
 
 async def test_only_columns_that_changed_are_painted(monkeypatch: pytest.MonkeyPatch) -> None:
