@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,25 +26,15 @@ STATIC_CHECKS = (
 # worker has nothing left to do.
 WORKERS = min((os.cpu_count() or 1) + 2, 4)
 PYTEST = ("pytest", "-n", str(WORKERS), "--dist", "worksteal")
+COLLECT = ("pytest", "--collect-only", "-qq")
 
 
 def main(pytest_arguments: list[str]) -> int:
     failed = []
-    colour = ["--color=yes"] if sys.stdout.isatty() else []
-    tests = subprocess.Popen(
-        [sys.executable, "-m", *PYTEST, *colour, *pytest_arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    for check in STATIC_CHECKS:
-        name = " ".join(check)
-        print(f"── {name}", flush=True)
-        start = time.perf_counter()
-        code = subprocess.run([sys.executable, "-m", *check], cwd=ROOT).returncode
-        if code != 0:
-            failed.append(name)
-        print(f"   {'failed' if code else 'ok'}, {time.perf_counter() - start:.1f} s")
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(start, pytest_arguments)
+        failed += static_checks()
+        tests = starting.result()
     print("── pytest", flush=True)
     assert tests.stdout is not None
     with tests.stdout:  # what it said so far, and then as it says it
@@ -55,6 +46,33 @@ def main(pytest_arguments: list[str]) -> int:
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def start(arguments: list[str]) -> subprocess.Popen[bytes]:
+    """Start pytest. In a new clone the tests are compiled first, once for all workers."""
+    if not (arguments or any(ROOT.glob("tests/**/__pycache__/*-pytest-*.pyc"))):
+        subprocess.run([sys.executable, "-m", *COLLECT], cwd=ROOT, capture_output=True)
+    colour = ["--color=yes"] if sys.stdout.isatty() else []
+    return subprocess.Popen(
+        [sys.executable, "-m", *PYTEST, *colour, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def static_checks() -> list[str]:
+    """Run them one after another. Returns those that failed."""
+    failed = []
+    for check in STATIC_CHECKS:
+        name = " ".join(check)
+        print(f"── {name}", flush=True)
+        start = time.perf_counter()
+        code = subprocess.run([sys.executable, "-m", *check], cwd=ROOT).returncode
+        if code != 0:
+            failed.append(name)
+        print(f"   {'failed' if code else 'ok'}, {time.perf_counter() - start:.1f} s")
+    return failed
 
 
 if __name__ == "__main__":
