@@ -19,8 +19,9 @@ from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.app import App, ScreenStackError
 from textual.command import CommandPalette
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.screen import Screen
+from textual.strip import Strip
 
 from inspector.background import Background
 
@@ -119,28 +120,39 @@ def _drawn(
 ) -> object:
     """Have each widget that is due draw its lines. Nobody takes what a terminal would be sent.
 
-    Textual would cut the lines of all widgets to pieces and put them together: as much work again.
-    A whole picture (``full``, ``render_strips``) is made as ever.
+    Textual would cut the lines of all widgets to pieces and put them together: as much work again;
+    and draw the screens below a window once more, dimmed. A whole picture (``full``,
+    ``render_strips``) is made as ever.
     """
     if full:
         return _render_update(compositor, full, screen_stack, simplify)
-    visible_screen_stack.set(screen_stack or [])
     due = compositor._dirty_regions.copy()
     compositor._dirty_regions.clear()
     if due:
-        whole = compositor.size.region
-        for _ in compositor._get_renders(Region.from_union(list(due)).intersection(whole)):
-            pass
+        place = Region.from_union(list(due)).intersection(compositor.size.region)
+        for widget, (region, clip) in compositor.visible_widgets.items():
+            seen = region.intersection(clip)
+            if seen and place.overlaps(clip) and not (screen_stack and widget is compositor.root):
+                widget.render_lines(seen.translate(-region.offset))
     return None
 
 
-_render_update = Compositor.render_update
+def _strips(compositor: Compositor, size: Size | None = None) -> list[Strip]:
+    """The whole picture, the screens below a window too, which are drawn now."""
+    root: Any = compositor.root
+    if root is root.app.screen:
+        visible_screen_stack.set(list(root.app._background_screens))
+    return _render_strips(compositor, size)
+
+
+_render_update, _render_strips = Compositor.render_update, Compositor.render_strips
 
 
 def install() -> None:
     """Have every test's pilot wait so, and paint then, rather than 60 times a second."""
     textual.screen.UPDATE_PERIOD = 1.0  # type: ignore[misc]
     Compositor.render_update = _drawn  # type: ignore[method-assign]
+    Compositor.render_strips = _strips  # type: ignore[method-assign]
     textual.pilot.wait_for_idle = settled  # type: ignore[assignment]
     textual.app.wait_for_idle = settled  # type: ignore[assignment]
     submit = Background.submit

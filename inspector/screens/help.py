@@ -142,9 +142,14 @@ class _Page(Widget):
         super().__init__()
         self.parts = parts
         self.starts: list[int] = []
+        # Asked for twice, for the height and to be drawn: what they were made of last.
+        self._made: tuple[int, list[Section], list[Content]] = (0, [], [])
 
     def _lines(self, width: int) -> list[Content]:
-        lines, self.starts = help_lines(self.parts, width)
+        made_at, parts, lines = self._made
+        if made_at != width or parts is not self.parts:
+            lines, self.starts = help_lines(self.parts, width)
+            self._made = width, self.parts, lines
         return lines or [muted("nothing here holds that: escape shows all again")]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
