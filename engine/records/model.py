@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,17 +12,29 @@ KV_DTYPES = ("auto", "int8")
 """Dtypes that K and V can be kept in; auto is the one that the model computes them in."""
 
 
+FEW_ROWS = 4
+"""Texts of a pass by which dtypes are timed for several: columns, and drafts that are verified."""
+
+
 @dataclass(frozen=True, slots=True)
 class DtypeTrial:
     """One dtype tried at load: how fast, whether its answer can be trusted, or why not.
 
-    ``step_ms`` is the median of whole decode steps; None where it was not measured.
+    ``step_ms`` is the median of whole decode steps, ``rows_ms`` the fastest pass over ``FEW_ROWS``
+    texts at once; None where it was not measured.
     """
 
     dtype: str
     agrees: bool | None
     note: str
     step_ms: float | None = None
+    rows_ms: float | None = None
+
+
+def best_of_rows(trials: Sequence[DtypeTrial]) -> DtypeTrial | None:
+    """The trial that was fastest with several texts at once; None where none was timed so."""
+    timed = [one for one in trials if one.rows_ms is not None]
+    return min(timed, key=lambda one: one.rows_ms or 0.0, default=None)
 
 
 @dataclass(frozen=True, slots=True)

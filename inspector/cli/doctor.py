@@ -14,7 +14,7 @@ from rich.console import Console
 from engine.backends import BACKENDS
 from engine.backends.abilities import ABILITIES
 from engine.commands import Open
-from engine.records.model import KVStorage, ModelFacts
+from engine.records.model import FEW_ROWS, KVStorage, ModelFacts, best_of_rows
 from engine.text import visible
 from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.config import config_file, log_file
@@ -115,8 +115,14 @@ def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield "dtype", facts.dtype_reason
     for trial in facts.dtype_trials:
         time = "—" if trial.step_ms is None else f"{trial.step_ms:.1f} ms a decode step (measured)"
+        if trial.rows_ms is not None:
+            time += f", {trial.rows_ms:.1f} ms a pass over {FEW_ROWS} texts (measured)"
         verdict = {True: "agrees with float32", False: "out", None: "not checked"}[trial.agrees]
         yield f"  {trial.dtype}", f"{time}, {verdict}{': ' if trial.note else ''}{trial.note}"
+    best = best_of_rows(facts.dtype_trials)
+    if best is not None:
+        how = "as for one" if best.dtype == facts.dtype else f"compare --dtype {best.dtype}"
+        yield "several texts", f"{best.dtype} is fastest ({how})"
     yield from _kv_cache(facts.kv_storage)
     for one in facts.probed:
         note = f"; {one.note}" if one.value and one.note else one.note

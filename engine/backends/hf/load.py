@@ -166,6 +166,8 @@ def _measured(model: Any, tokenizer: Any, kept: str) -> Choice:
     choice = hf_dtype.choose(
         model, tokenizer, ids, times.rounds, kept=kept, free=available_memory()
     )
+    trials = tuple(replace(one, rows_ms=times.rows.get(one.dtype)) for one in choice.trials)
+    choice = replace(choice, trials=trials)
     if times.layers < times.of_layers:
         part = f"estimated from {times.layers} of {times.of_layers} layers, for want of memory"
         choice = replace(choice, reason=f"{choice.reason}; {part}")

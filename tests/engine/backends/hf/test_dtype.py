@@ -20,7 +20,7 @@ from engine.backends.hf.dtype import Choice
 from engine.backends.hf.dtype_trial import StepTimes, time_steps
 from engine.backends.hf.reader import Reader
 from engine.models.resolve import resolve
-from engine.records.model import DtypeTrial
+from engine.records.model import DtypeTrial, best_of_rows
 from tests import tiny_models
 from tests.tiny_models import CHAT_TEMPLATE, VOCAB
 
@@ -299,3 +299,26 @@ def test_e5_starts_in_a_row_take_the_same_dtype(
     rounds["float16"] = [8.8] * 3
     assert (start("measure").model.dtype, len(timed)) == (torch.float32, 3)
     assert start().model.dtype == torch.float32
+
+
+def test_passes_over_several_texts_are_timed_too() -> None:
+    """The dtype that is best for several may be another than for one; nothing is left behind."""
+    model = tiny_models.llama()
+    before = {name: one.clone() for name, one in model.named_parameters()}
+    found = time_steps(model, IDS, ("float32", "bfloat16"), None)
+    assert set(found.rows) == {"float32", "bfloat16"}
+    assert all(ms > 0 for ms in found.rows.values())
+    for name, one in model.named_parameters():
+        assert torch.equal(one, before[name])
+
+
+def test_the_best_dtype_for_several_texts() -> None:
+    trials = (
+        DtypeTrial("float32", True, "the reference", 20.0, 41.0),
+        DtypeTrial("float16", True, "agrees", 19.0, 33.0),
+        DtypeTrial("bfloat16", None, "not compared", 18.0),
+    )
+    best = best_of_rows(trials)
+    assert best is not None
+    assert best.dtype == "float16"
+    assert best_of_rows(trials[2:]) is None
