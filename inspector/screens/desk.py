@@ -20,6 +20,7 @@ LAYOUTS = {
     "memory": "((transcript / tree) | kv*2)*3 / (prefill | gauges)*2",
     "teaching": "transcript / (tokens | ladder*2)*3",
     "speculation": "(transcript / gauges) | (speculation / ladder)*1.5",
+    "timing": "(transcript / prefill) | (roofline*2 / (gauges | bill))*1.6",
 }
 """The layouts that everybody has, by name."""
 

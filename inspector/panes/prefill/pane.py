@@ -39,7 +39,7 @@ from inspector.widgets.picture import Picture
 LABEL = 9
 NARROWEST_AXIS = 14
 TWO_COLUMNS = 72
-BAR_FROM = 14
+BAR_FROM = 12
 """Lines from which there is a bar of all phases beside the axis of single ones."""
 SIGNS = {
     PhaseKind.TEMPLATE: ("▞", "$phase-tokenize"),

@@ -8,7 +8,6 @@ from textual.content import Content
 
 from engine.napkin.figures import token_bytes
 from engine.napkin.library import Library
-from engine.records.cache import KVState
 from engine.records.model import ModelFacts
 from engine.text import visible
 from inspector.draw.cells import left
@@ -43,7 +42,7 @@ def head_lines(view: View, width: int, height: int) -> list[Content]:
         why = visible(facts.kv_note) or "nothing was read yet"
         lines = wrapped("this model", 12, width, f"n/a  {why}")
     else:
-        lines = [_names(width), *_this(facts, kv, each, width), cut(muted(_NO_LATENT), width)]
+        lines = [_names(width), *_this(facts, each, width)]
     room = height - len(lines) - 2
     if room > 1:
         lines += [heading("Other models, 16 bit", width), *_others(width)[:room]]
@@ -70,9 +69,13 @@ def _short(count: int) -> str:
     return f"{count >> 10}K"
 
 
-def _this(facts: ModelFacts, kv: KVState | None, each: float, width: int) -> list[Content]:
+def _this(facts: ModelFacts, each: float, width: int) -> list[Content]:
     """This model's own bytes, measured and by formula, and with other numbers of K/V heads."""
     heads, expected = facts.kv_heads, facts.kv_bytes_per_token_expected
+    if expected is None and facts.kv_note:
+        # A latent, such as MLA's, or values narrower than keys: its heads tell nothing.
+        why = wrapped("  by heads", NAME, width, f"n/a  {visible(facts.kv_note)}")
+        return [_row("this model, its own kind", measured(size(each)), each, width), *why]
     lines = [_row(f"this model, {kind(facts)}", measured(size(each)), each, width)]
     if expected is not None:
         product = formula(facts)
@@ -84,7 +87,7 @@ def _this(facts: ModelFacts, kv: KVState | None, each: float, width: int) -> lis
     one = each / heads
     for name, count in _kinds(facts):
         lines.append(_row(name, derived(size(one * count)), one * count, width))
-    return lines
+    return [*lines, cut(muted(_NO_LATENT), width)]
 
 
 def kind(facts: ModelFacts) -> str:

@@ -102,7 +102,8 @@ def test_layers_beside_the_axis_where_it_is_wide_and_low() -> None:
     assert (
         picture(draw(view(*READ, FIRST), Size(76, 12)).rows)
         == """
-TTFT     199 ms ƒ   = 20.0 ms + 160 ms + 19.0 ms •
+TTFT     199 ms ƒ   = ▚ 20.0 ms + █ 160 ms + ▒ 19.0 ms •
+         ▚▚▚▚▚▚▚████████████████████████████████████████████████████▒▒▒▒▒▒▒░
              0 ───────────── 200 ms            Where the reading went ──────
 tokenize     ██▎                    20.0 ms •  █ attention 42% ƒ
 read 0–199 w   ███████████▎          100 ms •  ▓ MLP 19% ƒ

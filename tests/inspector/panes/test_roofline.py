@@ -147,3 +147,13 @@ def test_while_a_run_goes_on_it_is_drawn_again_every_few_tokens_only() -> None:
     view.log.state = StateChanged(RunState.RUNNING)
     before = text_of(View(view.log, 36), SMALL)
     assert text_of(View(view.log, 37), SMALL) == before
+
+
+def test_a_latent_is_told_from_its_tensors_and_not_by_heads() -> None:
+    note = "measured 46,080 bytes a token, which the usual formula does not give"
+    facts = replace(SMOLLM2, kv_heads=1, kv_bytes_per_token_expected=None, kv_note=note)
+    view = fakes.view(facts, prompt(4), prefill(chunk(0, 4, 9.0)))
+    text = text_of(view, SMALL, HEADS)
+    assert "this model, its own kind    45.0 KiB •" in text
+    assert "MQA" not in text.split("Other models")[0]
+    assert "n/a measured 46,080 bytes a token" in " ".join(text.split())
