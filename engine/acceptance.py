@@ -9,8 +9,9 @@ accepted / rounds, for each round is one pass of the target.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from engine.records.round import DraftVerdict, RoundRecord
 
@@ -106,6 +107,23 @@ def break_even(round_ms: float, step_ms: float, drafts: int) -> float | None:
         middle = (low + high) / 2
         low, high = (middle, high) if tokens_per_pass(middle, drafts) < wanted else (low, middle)
     return high if wanted > 1.0 else 0.0
+
+
+def speed_up(rounds: Iterable[RoundRecord], step_ms: float) -> float | None:
+    """Speed of rounds against plain steps of ``step_ms`` for the tokens that they added.
+
+    Tokens added x ``step_ms`` / time of the rounds: above 1 they paid. None without any time.
+    """
+    listed = list(rounds)
+    spent = sum(one.total_ms for one in listed)
+    return sum(one.added for one in listed) * step_ms / spent if spent > 0 else None
+
+
+def stretches(rounds: Sequence[RoundRecord], most: int) -> list[list[RoundRecord]]:
+    """The rounds in their order as at most ``most`` groups of about as many each."""
+    count = min(most, len(rounds))
+    edges = [index * len(rounds) // count for index in range(count + 1)] if count > 0 else []
+    return [list(rounds[start:end]) for start, end in pairwise(edges)]
 
 
 def brief_words(found: Acceptance) -> str:

@@ -99,6 +99,15 @@ class Shallow(Protocol):
 
 
 @runtime_checkable
+class LengthScaled(Protocol):
+    """Knows where K and V of a text change because it has grown (LongRoPE, dynamic NTK)."""
+
+    def lasting(self, length: int, most: int) -> int:
+        """Positions, at most ``most``, by which a text of ``length`` grows and keeps its K."""
+        ...
+
+
+@runtime_checkable
 class Widening(Protocol):
     """Tells more of a distribution than its passes yield, where it is asked to."""
 

@@ -9,11 +9,9 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.acceptance import acceptance
+from engine.measure.continuations import Continuations
 from engine.progress import Progress, silent
 from engine.records.measured import Lossless, SampleTest
-from engine.records.round import RoundRecord
-from engine.records.step import StepRecord
 from engine.run.checks import StepperError
 from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
@@ -21,6 +19,7 @@ from engine.run.tree import ROOT
 LEAST_EXPECTED = 5
 """Draws that a cell of a chi-square test is to expect in each sample; rarer ones are one cell."""
 _SHUFFLES = 2000
+_TOLD_EVERY = 50
 _NO_TOKEN = -1
 """Stands for the token behind a stop token."""
 
@@ -30,54 +29,40 @@ Pair = tuple[int, int]
 def measure_lossless(stepper: Stepper, draws: int, progress: Progress = silent) -> Lossless:
     """Draw two tokens behind the prompt's first one ``draws`` times with drafts and without.
 
-    All begin at the same node, each with a seed of its own, so the prompt is read once. The run's
-    tree keeps them. Raises StepperError where the run does not draft, or nothing was drafted.
+    All go on the same text, each with a seed of its own. Raises StepperError where the run does not
+    draft, or nothing was drafted.
     """
     speculation = stepper.speculation
     if speculation is None:
         raise StepperError("there is nothing to hold against plain decoding without --draft")
-    start = stepper.extend(ROOT).node
-    rounds: list[RoundRecord] = []
+    drawn = Continuations(stepper, speculation, stepper.extend(ROOT).node)
 
-    def plain(node: int, seed: int) -> Sequence[StepRecord]:
-        return (stepper.extend(node, seed=seed),)
-
-    def drafted(node: int, seed: int) -> Sequence[StepRecord]:
-        steps = stepper.grow(node, seed=seed)
-        if steps[0].round:
-            rounds.append(stepper.rounds[steps[0].round])
-        return steps
-
-    def pairs(grow: Callable[[int, int], Sequence[StepRecord]], first_seed: int) -> list[Pair]:
-        found, nodes = [], dict[int, int]()
-        for done in range(draws):
-            seed = first_seed + done
-            progress("drawing", seed / (2 * draws), "continuations")
-            steps = list(grow(start, seed))
-            first = steps[0].token.id
-            # Behind the same token the distribution is known, without another pass.
-            node = nodes.setdefault(first, steps[0].node)
-            if len(steps) < 2 and steps[0].stop is None:
-                steps += grow(node, seed)
-            found.append((first, steps[1].token.id if len(steps) > 1 else _NO_TOKEN))
+    def pairs(draw: Callable[[int], Sequence[int]], first_seed: int) -> list[Pair]:
+        found = []
+        for seed in range(first_seed, first_seed + draws):
+            if not seed % _TOLD_EVERY:
+                progress("drawing", seed / (2 * draws), "continuations")
+            first, *rest = draw(seed)
+            found.append((first, rest[0] if rest else _NO_TOKEN))
         return found
 
-    without = pairs(plain, 0)
     # Seeds of their own: the samples must not depend on each other.
-    with_drafts = pairs(drafted, draws)
-    if not rounds:
+    with_drafts = pairs(drawn.drafted, 0)
+    without = pairs(drawn.plain, draws)
+    counts = drawn.drafts
+    if not counts.rounds:
         raise StepperError(f"{speculation.source.name} drafted nothing here: try another --draft")
-    found = acceptance(rounds)
     return Lossless(
         draft=speculation.settings,
         draws=draws,
-        rounds=found.rounds,
-        drafted=found.drafted,
-        accepted=found.accepted,
+        rounds=counts.rounds,
+        drafted=counts.drafted,
+        accepted=counts.accepted,
         tests=(
             compare("1st token", [one for one, _ in with_drafts], [one for one, _ in without]),
             compare("1st + 2nd", with_drafts, without),
         ),
+        rounding=drawn.rounding(),
     )
 
 

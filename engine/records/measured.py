@@ -214,7 +214,11 @@ LEAST_P = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Lossless:
-    """``draws`` continuations with speculative decoding held against as many without."""
+    """``draws`` continuations with speculative decoding held against as many without.
+
+    Both samples' p is that of passes over several positions; ``rounding`` is the total variation
+    from what passes over single positions give, which round otherwise.
+    """
 
     draft: DraftSettings
     draws: int
@@ -222,6 +226,7 @@ class Lossless:
     drafted: int
     accepted: int
     tests: tuple[SampleTest, ...]
+    rounding: float = 0.0
 
     @property
     def passed(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from engine.backends.abilities import LengthScaled
 from engine.records.cache import KVState
 from engine.records.round import (
     MOST_DRAFTED,
@@ -94,6 +95,8 @@ class Speculator:
     def __init__(self, reading: Reading, drawing: Drawing) -> None:
         self._reading = reading
         self._drawing = drawing
+        # Asked once: isinstance with a protocol looks every method up.
+        self._scaled = drawing.backend if isinstance(drawing.backend, LengthScaled) else None
 
     def round(
         self,
@@ -111,6 +114,9 @@ class Speculator:
         room = wanted.max_tokens - len(context.output_ids)
         room = room if limit is None else min(room, limit - len(ids))
         asked = length_of(speculation, context, room)
+        if self._scaled is not None and asked > 0:
+            # One pass has one scaling: drafts that would change it wait for the text to get there.
+            asked = self._scaled.lasting(len(ids), asked)
         if asked < 1:
             return None
         source, chain = speculation.source, wanted.settings.chain

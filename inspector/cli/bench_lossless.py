@@ -30,7 +30,7 @@ from inspector.exit_codes import EXIT_CHECK, EXIT_OK
 from inspector.safe_console import console
 from sessions.export.jsonl import dumps
 
-DEFAULT_DRAWS = 100
+DEFAULT_DRAWS = 2000
 PROMPT = "red blue green red yellow blue red green blue yellow green red blue yellow red"
 """Every next word is uncertain, and all of them came before: prompt lookup has much to draft."""
 _LABEL = 11
@@ -121,6 +121,7 @@ def lines(facts: ModelFacts, found: Lossless, width: int) -> Iterator[Content]:
     yield from wrapped("draws", _LABEL, width, f"{each}, behind the same first token")
     for one in found.tests:
         yield from wrapped(one.name, _LABEL, width, _words(one))
+    yield from wrapped("rounding", _LABEL, width, _rounding(facts, found))
     yield Content("")
     yield from wrapped("", 0, width, _verdict(found))
 
@@ -132,6 +133,16 @@ def _words(one: SampleTest) -> str:
     return (
         f"chi-square {one.statistic:.1f} over {one.cells:,} outcomes, p {one.p_value:.2g}; "
         f"total variation {one.variation:.3f}, chance alone gives {by_chance}"
+    )
+
+
+def _rounding(facts: ModelFacts, found: Lossless) -> str:
+    """Difference that is none of the rule's: passes over several positions and over single ones."""
+    if found.rounding <= 0.0:
+        return "none: a pass over several positions gives what passes over single ones give"
+    return (
+        f"in {facts.dtype} p of passes over several positions lies {found.rounding:.2g} in total "
+        "variation from that of passes over single ones; both samples are drawn from the former"
     )
 
 

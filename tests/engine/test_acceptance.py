@@ -9,6 +9,8 @@ from engine.acceptance import (
     acceptance,
     break_even,
     brief_words,
+    speed_up,
+    stretches,
     tokens_per_pass,
 )
 from tests.fakes import a_round
@@ -51,3 +53,24 @@ def test_break_even_is_where_a_round_costs_as_much_a_token() -> None:
     assert found == pytest.approx(0.5, abs=1e-6)
     assert break_even(40.0, 10.0, 2) is None
     assert break_even(9.0, 10.0, 2) == 0.0
+
+
+def test_rounds_against_plain_steps() -> None:
+    """13 ms each: 3 tokens of 8 ms would have taken 24 ms, 1 token 8 ms; both together 32 of 26."""
+    paid, lost = a_round(2, "aar"), a_round(5, "rdd")
+    assert speed_up([paid], 8.0) == pytest.approx(24 / 13)
+    assert speed_up([lost], 8.0) == pytest.approx(8 / 13)
+    assert speed_up([paid, lost], 8.0) == pytest.approx(32 / 26)
+    assert speed_up([], 8.0) is None
+    assert speed_up([a_round(2, "a", times=(0.0, 0.0, 0.0))], 8.0) is None
+
+
+def test_stretches_hold_all_rounds_in_their_order() -> None:
+    rounds = [a_round(node, "r") for node in range(2, 12)]
+    for most in (1, 3, 10, 24):
+        found = stretches(rounds, most)
+        assert [one for group in found for one in group] == rounds
+        sizes = [len(group) for group in found]
+        assert len(found) == min(most, 10)
+        assert max(sizes) - min(sizes) <= 1
+    assert stretches([], 5) == []

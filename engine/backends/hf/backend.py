@@ -253,6 +253,10 @@ class HFBackend:
         """Inside ``with``, read ids through the first ``layers`` alone; see ``Shallow.shallow``."""
         return early_exit.shallow(self._reader, layers)
 
+    def lasting(self, length: int, most: int) -> int:
+        rope = self._parts.rope
+        return most if rope is None else rope.lasting(length, most)
+
     # --- the cache ----------------------------------------------------------------------------
 
     def kv(self, sequence: TokenSequence | None = None) -> tuple[int, int | None]:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -62,6 +63,12 @@ class LengthScaledRope:
     def lasts(self, length: int) -> bool:
         """True if a text of one more position has the same angles."""
         return self.variant(length) == self.variant(length + 1)
+
+    def lasting(self, length: int, most: int) -> int:
+        """Positions, ``most`` at most, by which a text of ``length`` grows at the same angles."""
+        own = self.variant(length)
+        more = takewhile(lambda one: self.variant(length + one) == own, range(1, most + 1))
+        return sum(1 for _ in more)
 
     def _variant(self, length: int) -> bytes:
         found = self._print_of(max(length, 2))

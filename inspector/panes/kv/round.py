@@ -74,5 +74,5 @@ def _strip(start: int, kept: int, end: int, block: int) -> Content:
     for position in shown:
         if position > shown.start and position % block == 0:
             parts.append((EDGE, "$text-muted"))
-        parts.append((KEPT, "$kv-full") if position < kept else (BACK, "$kv-evicted"))
+        parts.append((KEPT, "$kv-full") if position < kept else (BACK, ""))
     return Content.assemble(*parts)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 from textual.content import Content
 
-from engine.acceptance import Acceptance, acceptance, break_even
+from engine.acceptance import Acceptance, acceptance
 from engine.records.round import RoundRecord
-from engine.records.step_table import steady
 from inspector.draw.numbers import (
     NOTHING,
     cut,
@@ -23,16 +21,21 @@ from inspector.draw.numbers import (
     plural,
     three,
 )
+from inspector.panes.speculation.worth import Plain, plain_step, where, worth
 from inspector.state.view import RunLog, View
 
 
 @dataclass(frozen=True, eq=False)
 class BranchRounds:
-    """The rounds of a branch, and the time of its plain steps (None where it has none)."""
+    """The rounds of a branch, and the time of a plain step, if it is known."""
 
     rounds: tuple[RoundRecord, ...]
     found: Acceptance
-    plain_ms: float | None
+    timed: Acceptance
+    """Of the rounds whose time counts: no first passes of a new shape."""
+    plain: Plain | None
+    starts: tuple[int, ...]
+    """Position of each round's first token."""
 
 
 def rounds_of(view: View) -> BranchRounds:
@@ -45,10 +48,13 @@ def _rounds_of(log: RunLog, cursor: int, _: int) -> BranchRounds:
     figures = log.path(cursor).figures
     numbers = dict.fromkeys(figures["round"].tolist())
     rounds = tuple(log.rounds[one] for one in numbers if one in log.rounds)
-    later = figures[1:]
-    plain = later["total_ms"][steady(later) & (later["round"] == 0)]
-    plain_ms = float(np.median(plain)) if plain.size else None
-    return BranchRounds(rounds, acceptance(rounds), plain_ms)
+    timed = [one for one in rounds if not one.warmup] or rounds
+    prompt = len(log.prompt.ids) if log.prompt is not None else 0
+    at = {node: prompt + index for index, node in enumerate(figures["node"].tolist())}
+    starts = tuple(at.get(one.node, 0) for one in rounds)
+    return BranchRounds(
+        rounds, acceptance(rounds), acceptance(timed), plain_step(log, figures), starts
+    )
 
 
 def lines(found: BranchRounds, width: int) -> list[Content]:
@@ -70,8 +76,9 @@ def lines(found: BranchRounds, width: int) -> list[Content]:
             width,
         ),
         cut(_by_position(stats), width),
-        cut(_times(stats), width),
-        cut(_worth(found), width),
+        cut(_times(found.timed), width),
+        cut(worth(found.timed, found.plain), width),
+        *([where(found.rounds, found.starts, found.plain, width)] if found.plain else []),
     ]
 
 
@@ -90,24 +97,3 @@ def _times(stats: Acceptance) -> Content:
     line = muted(" a round ") + measured(ms(total / stats.rounds)) + muted(": ")
     shares = [f"{name} {percent(one / total)}" for name, one in spent.items()]
     return line + Content(" · ".join(shares))
-
-
-def _worth(found: BranchRounds) -> Content:
-    """Time a token against the plain steps of this run, and the acceptance that would do."""
-    stats = found.found
-    spent = stats.draft_ms + stats.verify_ms + stats.rest_ms
-    each = spent / (stats.rounds + stats.accepted)
-    line = muted(" a token ") + derived(ms(each)) + muted(" · plain ")
-    if found.plain_ms is None:
-        return line + muted(f"{NOTHING} no plain step on this branch to compare with")
-    drafts = max(1, round(stats.drafted / stats.rounds))
-    even = break_even(spent / stats.rounds, found.plain_ms, drafts)
-    pays = f"pays from {percent(even)} a draft on ƒ"
-    speed = NOTHING if each <= 0 else f"{three(found.plain_ms / each)}×"
-    return (
-        line
-        + measured(ms(found.plain_ms))
-        + Content(" → ")
-        + derived(speed, "bold")
-        + muted(" · no acceptance would pay" if even is None else f" · {pays}")
-    )

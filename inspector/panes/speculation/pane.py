@@ -11,6 +11,7 @@ from engine.records.round import RoundRecord
 from engine.records.step import StepRecord
 from inspector.draw.numbers import PERCENT, Mark, cut, ms, muted
 from inspector.panes.speculation.figures import lines, rounds_of
+from inspector.panes.speculation.near_tie import near_tie_lines
 from inspector.panes.speculation.rows import (
     residual_lines,
     round_rows,
@@ -50,6 +51,7 @@ def draw(view: View, size: Size, ui: SpeculationUI = SpeculationUI()) -> Picture
         title_line(width),
     ]
     rows = round_rows(record, last, width)
+    figures = [*near_tie_lines(view, width), *figures]
     room = height - len(header) - len(figures) - max(min(len(rows), _LEAST_ROWS), 1)
     rest = _rejection(record, last, width, room)
     place = row_of(record, step.node)
@@ -106,8 +108,10 @@ plausible enough: it is **not lossless**.
 The rate is **accepted / drafted**; corrections, bonuses and what follows a rejection never count.
 By position: of all rounds, and of those that reached it. Tokens a pass: 1 + accepted / rounds. *By
 p and q*: what these very distributions let expect, and its deviation. The speed-up is against the
-median plain step of this branch; *pays from* is the acceptance, alike at each draft, at which a
-round costs as much a token as that.
+median plain step of this branch (or the run's, or what was timed at load); *pays from* is the
+acceptance, alike at each draft, at which a round costs as much a token as that. *Where it pays*:
+along the text, tokens of the rounds × a plain step ÷ their time; **·** is where drafting was
+slower. First passes of a new shape are left out of times.
 """
 
     _before: StepRecord | None = None

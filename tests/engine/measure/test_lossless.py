@@ -5,21 +5,25 @@ The target is over five tokens, and so is the draft, whose distribution is anoth
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from engine.backends.base import Backend
+from engine.backends.base import Backend, RowLogits
 from engine.drafts.model import DraftModel
+from engine.drafts.ngram import PromptLookup
+from engine.measure.continuations import Continuations
 from engine.measure.lossless import chi_square_tail, compare, measure_lossless
 from engine.records.measured import LEAST_P, Lossless
 from engine.records.round import Accept
+from engine.records.step import Came
 from engine.run.checks import StepperError
 from engine.run.draft import DraftSource
 from engine.run.stepper import Stepper
-from tests.speculating import Listed, by_last, stepper
+from tests.speculating import Listed, Source, by_last, stepper
 
 P = [[0.4, 0.3, 0.2, 0.1, 0.0], [0.1, 0.2, 0.3, 0.2, 0.2], [0.2] * 5, [0, 0, 0.5, 0.5, 0]]
 P += [[0.1, 0.1, 0.1, 0.2, 0.5]]
@@ -66,19 +70,101 @@ def test_the_same_draws_give_the_same_report() -> None:
     assert measured(Accept.EXACT) == measured(Accept.EXACT)
 
 
-def test_the_prompt_is_read_once_and_each_known_text_too() -> None:
+class Counting:
+    """A target that counts the positions it reads."""
+
+    def __init__(self, target: Backend) -> None:
+        self.read = 0
+        self._forward = target.forward
+        target.forward = self.forward  # type: ignore[method-assign]
+
+    def forward(self, rows: Any, **more: Any) -> Any:
+        self.read += sum(len(ids) for _, ids in rows)
+        return self._forward(rows, **more)
+
+
+def test_a_text_is_read_once_however_often_it_is_drawn() -> None:
     made = run()
+    counted = Counting(made.backend)
     measure_lossless(made, 50)
-    read = [step for step in made.nodes.values() if not step.round and not step.timing.reused]
-    # The prompt's token, the one behind it, and one behind each of at most five plain ones.
-    assert len(read) <= 1 + 1 + 5
+    once = counted.read
+    measure_lossless(made, 400)
+    # Prompt and first token; without drafts 1 + 5 texts; with, two drafts behind each of 1 + 5.
+    assert once <= 2 + 6 + 6 * 3
+    assert counted.read - once <= 1 + 6 + 6 * 3
 
 
-def test_where_the_run_ends_there_is_no_second_token() -> None:
+@pytest.mark.parametrize("accept", Accept)
+@pytest.mark.parametrize(
+    "source", [drafting, lambda _: PromptLookup(1), lambda _: Listed()], ids=["q", "ngram", "none"]
+)
+def test_each_continuation_is_the_one_that_a_run_with_its_seed_gives(
+    accept: Accept, source: Source
+) -> None:
+    made = stepper(
+        by_last(P), source, accept=accept, tokens=2, dials={"temperature": 1.0}, prompt="abcab"
+    )
+    assert made.speculation is not None
+    start = made.extend(0).node
+    drawn = Continuations(made, made.speculation, start)
+    seen = set()
+    for seed in range(60):
+        steps, node = [], start
+        while len(steps) < 2:
+            steps += made.grow(node, seed=seed)
+            node = steps[-1].node
+        assert drawn.drafted(seed) == tuple(step.token.id for step in steps[:2])
+        first = made.extend(start, seed=seed)
+        second = made.extend(first.node, seed=seed)
+        assert drawn.plain(seed) == (first.token.id, second.token.id)
+        seen |= {step.came for step in steps[:2]}
+    assert (Came.ACCEPTED in seen) is (drawn.drafts.rounds > 0)
+
+
+class Rounding:
+    """A target whose passes over several positions give a p that is a little off."""
+
+    def __init__(self, target: Backend, shift: float) -> None:
+        self._forward, self._shift = target.forward, shift
+        target.forward = self.forward  # type: ignore[method-assign]
+
+    def forward(self, rows: Any, *, all_positions: bool = False) -> Any:
+        found = self._forward(rows, all_positions=all_positions)
+        if not all_positions:
+            return found
+        own = tuple(RowLogits(row.values + self._shift * np.arange(5)) for row in found.rows)
+        return replace(found, rows=own)
+
+
+def test_rounding_is_told_apart_from_the_rule_and_is_exact() -> None:
+    """Both tokens' p are tilted by exp(0.01 i): the test passes, and says by how much."""
+    made = stepper(
+        by_last(np.full((5, 5), 0.2).tolist()),
+        lambda _: Listed(*[[1, 2]] * 2000),
+        tokens=2,
+        dials={"temperature": 1.0},
+        prompt="a",
+    )
+    Rounding(made.backend, 0.01)
+    found = measure_lossless(made, DRAWS)
+    tilted = np.exp(0.01 * np.arange(5))
+    tilted /= tilted.sum()
+    expected = np.abs(tilted - 0.2).sum() / 2
+    # Second tokens were read in a round behind the drafted first one alone.
+    assert expected * 0.99 < found.rounding < 2 * expected
+    assert found.passed
+    assert measured(Accept.EXACT).rounding == 0.0
+
+
+def test_behind_a_stop_token_nothing_is_drawn() -> None:
     stopping = by_last(P, facts={"stop_ids": {4: "a test"}})
-    run = stepper(stopping, drafting, tokens=2, dials={"temperature": 1.0}, prompt="a")
-    assert measure_lossless(run, DRAWS).passed
-    assert not any(run.children[node] for node in run.tree.stops)
+    made = stepper(stopping, drafting, tokens=2, dials={"temperature": 1.0}, prompt="a")
+    assert made.speculation is not None
+    drawn = Continuations(made, made.speculation, made.extend(0, force=1).node)
+    ended = [draw(seed) for seed in range(100) for draw in (drawn.plain, drawn.drafted)]
+    assert {len(text) for text in ended} == {1, 2}
+    assert all((text[-1] == 4) >= (len(text) == 1) for text in ended)
+    assert measure_lossless(made, DRAWS).passed
 
 
 def test_without_drafts_there_is_nothing_to_compare() -> None:

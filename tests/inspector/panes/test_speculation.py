@@ -68,7 +68,8 @@ This branch: 1 round ───────────────────�
  1 of 3 accepted 33% ƒ · by p and q 0.85 ± 0.70 ƒ · tokens a pass 2.00 ƒ
  position, of all (of reached) ƒ 1 100% (100%) · 2 0% (0%) · 3 0% (—)
  a round 13.0 ms •: draft 15% · verify 77% · rest 7.7%
- a token 6.50 ms ƒ · plain — no plain step on this branch to compare with
+ a token 6.50 ms ƒ · plain 8.00 ms • of this run → 1.23× ƒ · pays from 40% …
+ where it pays █ ƒ 1 of 1 rounds, most at position 2: 1.23×
 """
     )
 
@@ -94,6 +95,7 @@ This branch: 2 rounds ───────────────────�
  position, of all (of reached) ƒ 1 50% (50%) · 2 50% (100%) · 3 50% (100%)
  a round 13.0 ms •: draft 15% · verify 77% · rest 7.7%
  a token 5.20 ms ƒ · plain 8.00 ms • → 1.54× ƒ · pays from 44% a draft on ƒ
+ where it pays █· ƒ 1 of 2 rounds, most at position 2: 2.46×
 """
     )
 
