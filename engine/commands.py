@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import DraftSettings
 from engine.records.step import StepRecord
 from engine.records.thinking import ThinkingSettings
+from engine.records.vocabulary import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,13 @@ class Restore:
     prefill: PrefillRecord | None
     records: Mapping[int, StepRecord]
     next_node: int = 1
+
+    @property
+    def tokens(self) -> Iterator[Token]:
+        """Every token that the records name."""
+        yield from self.prompt.tokens
+        for step in self.records.values():
+            yield from (step.token, *step.top.tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from itertools import islice
 from multiprocessing.connection import Connection
 
 from engine.backends import open_backend
+from engine.backends.abilities import Numbering
 from engine.backends.base import Backend, BackendError
 from engine.backends.tokens import ids_of, tokenized
 from engine.columns import columns_of
@@ -266,6 +267,8 @@ class Engine:
 
     def _restore(self, command: Restore) -> None:
         self._forget_told()
+        if isinstance(self._backend, Numbering):
+            self._backend.learn(command.tokens)
         self._run.restore(
             command.prompt, command.prefill, command.records, next_node=command.next_node
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from engine.backends.base import Backend, BackendError, ForwardPass, TokenSequence
 from engine.records.arrays import FloatArray
 from engine.records.cache import BLOCK_SIZE, KVState, PoolState, PrefixReport
+from engine.records.vocabulary import Token
 
 
 @runtime_checkable
@@ -143,6 +144,14 @@ class Foreseeing(Protocol):
 
     foreseen: int
     """Set by the run: that many tokens are wanted, each the likeliest; 0 where that is not so."""
+
+
+@runtime_checkable
+class Numbering(Protocol):
+    """Gives tokens numbers of its own, as it meets them: a server of texts has none."""
+
+    def learn(self, tokens: Iterable[Token]) -> None:
+        """Take over the numbers that tokens have in the records of a run, in a new process."""
 
 
 @runtime_checkable

@@ -89,10 +89,12 @@ class TextServer:
         return self._ids[data]
 
     def learn(self, tokens: Iterable[Token]) -> None:
-        """Take over the numbers that tokens have in the records of a run, in a new process."""
-        for token in sorted(tokens, key=lambda one: one.id):
-            if token.id == len(self._tokens):
-                self._tokens.append(token)
+        """See ``Numbering``. What lies between the numbers of a run was in none of its records."""
+        for token in tokens:
+            if token.id < MOST_TOKENS:
+                for number in range(len(self._tokens), token.id + 1):
+                    self._tokens.append(Token(number, b"", TokenKind.UNUSED))
+                self._tokens[token.id] = token
                 self._ids[token.bytes] = token.id
 
     def close(self) -> None:

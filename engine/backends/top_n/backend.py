@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from engine.backends.abilities import Numbering
 from engine.backends.base import (
     BackendError,
     Encoded,
@@ -65,6 +66,10 @@ class TopBackend:
 
     def vocabulary(self) -> Vocabulary:
         return self._tokens.vocabulary()
+
+    def learn(self, tokens: Iterable[Token]) -> None:
+        if isinstance(self._tokens, Numbering):
+            self._tokens.learn(tokens)
 
     # --- passes -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import pytest
 from engine.backends import open_backend
 from engine.backends.base import BackendError
 from engine.backends.top_n.backend import TopBackend
+from engine.commands import Restore
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import Origin
 from engine.records.vocabulary import TokenKind
@@ -230,6 +231,24 @@ def test_a_server_of_texts() -> None:
         best = [f" w{one}".encode() for one in np.argsort(-expected)[:5].tolist()]
         assert [backend.token(int(one)).bytes for one in found.ids] == best
         assert server.asked[-1].body["prompt"] == " w5 w6"
+
+
+def test_a_server_of_texts_goes_on_in_a_new_process() -> None:
+    """The numbers of its tokens are ours, and the records of the run have them."""
+    with attached(FakeOpenai(), top=5) as (backend, _):
+        stepper = Stepper(backend, effective("guide", {"temperature": 0.0}))
+        prompt = stepper.submit(" w5 w6")
+        for _ in range(3):
+            stepper.step()
+        expected = [*stepper.path(), stepper.step()]
+    restore = Restore(prompt, None, {one.node: one for one in expected[:3]})
+    with attached(FakeOpenai(), top=5) as (backend, server):
+        backend.learn(restore.tokens)
+        again = Stepper(backend, stepper.settings)
+        again.restore(prompt, None, restore.records, cursor=expected[2].node)
+        assert again.step().token == expected[3].token
+        told = b" w5 w6" + b"".join(one.token.bytes for one in expected[:3])
+        assert server.asked[-1].body["prompt"] == told.decode()
 
 
 # --- a server that goes wrong in the middle of a run ------------------------------------------
