@@ -392,4 +392,4 @@ class Inspector(FlowApp[None]):
 
     @on(NeedDense)
     def _need_dense(self, message: NeedDense) -> None:
-        self.controller.need_dense(message.node)
+        message.ask(self.controller)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from textual.message import Message
 
 from engine.records.round import DraftSettings
 from engine.sampling.chain import Chain
+
+if TYPE_CHECKING:
+    from inspector.state.controller import Controller
 
 
 class RecordsArrived(Message):
@@ -37,6 +43,21 @@ class NeedDense(Message):
     def __init__(self, node: int) -> None:
         super().__init__()
         self.node = node
+
+    def ask(self, controller: Controller) -> None:
+        """Have it asked for."""
+        controller.need_dense(self.node)
+
+
+class NeedCheck(NeedDense):
+    """A pane wants a preset held against the engine's own sampler, with these dials set."""
+
+    def __init__(self, node: int, dials: Mapping[str, Any]) -> None:
+        super().__init__(node)
+        self.dials = dials
+
+    def ask(self, controller: Controller) -> None:
+        controller.check_sampler(self.node, self.dials)
 
 
 class Try(Message):

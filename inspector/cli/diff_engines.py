@@ -66,7 +66,7 @@ def engine_commands(
     if len(starts) != 2:
         raise UsageError(
             "diff-engines takes two engines, each with its own options behind it: "
-            'llm-inspect diff-engines "PROMPT" --engine hf --engine llamacpp --url URL'
+            'llm-inspect diff-engines "PROMPT" --engine hf --engine llamacpp'
         )
     first, second = starts
     common = words[:first]

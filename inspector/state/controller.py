@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any
 
 from engine.commands import (
+    CheckSampler,
     Command,
     Configure,
     DeleteBranch,
@@ -350,6 +352,10 @@ class Controller:
         if node in self.log.nodes and missing and self._wanted != node:
             self._wanted = node
             self._send(SendLogits(node))
+
+    def check_sampler(self, node: int, dials: Mapping[str, Any]) -> None:
+        """Ask for our preset to be held against the engine's own sampler: ``log.checks``."""
+        self._send(CheckSampler(node, dials))
 
     def measure_drift(self, node: int) -> None:
         """Ask how far the logits behind ``node`` lie from a fresh read's: ``log.drifts``."""

@@ -30,6 +30,7 @@ from engine.records.measured import CacheCurves, DriftMeasured, Measured, Module
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import RoundRecord
+from engine.records.sampler_check import SamplerCheck
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
 from engine.records.vocabulary import Vocabulary
@@ -64,6 +65,8 @@ class RunLog:
     tokenized: Tokenized | None = None
     drifts: dict[int, DriftMeasured] = field(default_factory=dict)
     """Measured drift, by the node whose logits were compared."""
+    checks: dict[int, SamplerCheck] = field(default_factory=dict)
+    """Our preset against the engine's own sampler, by node."""
     curves: CacheCurves | None = None
     """Cost of a token with a cache and without, as measured last."""
     modules: ModulesTimed | None = None
@@ -149,6 +152,8 @@ class RunLog:
                 self.tokenized = record
             case DriftMeasured():
                 self.drifts[record.node], self.loading = record, None
+            case SamplerCheck():
+                self.checks[record.node] = record
             case CacheCurves():
                 self.curves, self.loading = record, None
             case Measured():

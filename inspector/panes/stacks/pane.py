@@ -19,6 +19,8 @@ from engine.sampling.stacks import StackColumn, StackComparison, compare_stacks
 from engine.sampling.stages import Value, spelled
 from engine.text import visible
 from inspector.draw.numbers import cut, muted
+from inspector.messages import NeedCheck
+from inspector.panes.stacks.engine import engine_lines, own_stack
 from inspector.panes.stacks.rows import (
     Compared,
     Namer,
@@ -110,6 +112,7 @@ def draw(view: View, size: Size, ui: StacksUI = StacksUI()) -> Picture:
                 stack_line(column, draw, step.token.id, name, width)
                 for column, draw in zip(found.columns, compared.draws, strict=True)
             ),
+            *engine_lines(view, width),
             *parting_titles(found.columns, found.disagreeing, width),
         ],
         _below(found, ui.selected, width) if size.height >= _TALL else (),
@@ -161,8 +164,9 @@ The logits under the cursor, given to six samplers with the **same dial values a
 They differ in the order of their stages and in their rules for ties, borders and temperature 0.
 Below are the tokens that some keep and others cut; for the selected one it says why.
 
-**v** gives each stack its own defaults instead, as somebody who sets nothing gets them. **p** goes
-back to the ladder.
+**v** gives each stack its own defaults instead, as somebody who sets nothing gets them. Where the
+engine has a sampler of its own and tells what that leaves (llama.cpp), **O** holds our preset of it
+against it, with these dials. **p** goes back to the ladder.
 """
     BINDINGS = [
         Binding(
@@ -171,7 +175,14 @@ back to the ladder.
             "Own defaults",
             id="stacks.own-defaults",
             tooltip="The same dials in every stack, or each stack's own defaults",
-        )
+        ),
+        Binding(
+            "O",
+            "check",
+            "Ask the engine",
+            id="stacks.own-sampler",
+            tooltip="Hold our preset of the engine's stack against its own sampler",
+        ),
     ]
 
     _own = False
@@ -183,3 +194,14 @@ back to the ladder.
         """The same dials in every stack, or each one's own defaults."""
         self._own = not self._own
         self.rebuild()
+
+    def action_check(self) -> None:
+        """Hold our preset of the engine's stack against its own sampler."""
+        view, stack = self.view, own_stack(self.view)
+        compared = _compare(view, _dials(view, own=self._own)) if stack else ""
+        if isinstance(compared, str):
+            self.notify(compared or "this engine has no sampler of its own to ask", markup=False)
+            return
+        column = next((one for one in compared.found.columns if one.preset == stack), None)
+        if column is not None and column.chain is not None:
+            self.post_message(NeedCheck(view.cursor, values_of(column.chain)))

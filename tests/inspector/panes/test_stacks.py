@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
+from textual import on
 from textual.geometry import Size
 
+from engine.records.engine import Probed
 from engine.records.events import RunState, StateChanged
+from engine.records.sampler_check import SamplerCheck
 from engine.sampling.stacks import compare_stacks
 from engine.sampling.stages import StageContext
+from inspector.messages import NeedCheck
 from inspector.panes.stacks.pane import StacksPane, draw
 from inspector.state.view import View
 from inspector.state.whatif import chain_of
@@ -155,3 +161,48 @@ async def test_any_size_is_drawn(size: tuple[int, int]) -> None:
         width = pane.scrollable_content_region.width
         assert all(cell_len(line) == width for line in app.screen_lines())
         assert "\x1b" not in "".join(app.screen_lines())
+
+
+def with_sampler(**more: object) -> View:
+    """A step of an engine that tells what its own sampler leaves."""
+    view = sharp(dense=True)
+    assert view.log.facts is not None
+    row = Probed("own sampler", "yes", "")
+    view.log.facts = replace(view.log.facts, backend="llamacpp", probed=(row,))
+    if more:
+        found = SamplerCheck(view.cursor, "llamacpp", "top_k=4", 3, 3, True, **more)  # type: ignore[arg-type]
+        view.log.add(found)
+    return view
+
+
+def line_of(view: View) -> str:
+    return next(str(line) for line in draw(view, Size(78, 18)).header if "itself" in str(line))
+
+
+def test_the_engines_own_sampler_beside_our_preset() -> None:
+    assert line_of(with_sampler()) == " O: ask llamacpp itself what it keeps"
+    same = with_sampler(parted=0, largest=1e-7, near=2e-4, rows=())
+    assert line_of(same) == " llamacpp itself ✓ keeps the same · 3 kept at top_k=4"
+    apart = with_sampler(parted=2, largest=0.03, near=2e-4, rows=())
+    assert (
+        line_of(apart)
+        == " llamacpp itself ✗ parts from ours on 2 tokens, by 0.03 · 3 kept at top_k=4"
+    )
+    off = with_sampler(parted=0, largest=0.03, near=2e-4, rows=())
+    assert "✗ differs, by 0.03" in line_of(off)
+
+
+async def test_a_key_asks_the_engine_with_the_dials_of_its_stack() -> None:
+    pane = StacksPane(number=8)
+    asked: list[NeedCheck] = []
+
+    class Asked(Host):
+        @on(NeedCheck)
+        def _keep(self, message: NeedCheck) -> None:
+            asked.append(message)
+
+    async with Asked(pane, with_sampler()).run_test(size=(78, 18)) as pilot:
+        await pilot.press("O")
+        await pilot.pause()
+    assert [one.node for one in asked] == [pane.view.cursor]
+    assert asked[0].dials == {"temperature": 0.5, "top_k": 4, "top_p": 0.9, "min_p": 0.05}
