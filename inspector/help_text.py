@@ -43,7 +43,8 @@ TOPICS = (
         "until they are applied. What is tried is marked WHAT IF and has a dashed border.",
         "dials dial-more dial-less dial-much-more dial-much-less apply apply-here "
         "dials.reset dials.insert dials.out dials.earlier dials.later stacks "
-        "stacks.own-defaults stacks.own-sampler draw-100 draw-10000 ladder.stages-left ladder.stages-right",
+        "stacks.own-defaults stacks.own-sampler draw-100 draw-10000 "
+        "ladder.stages-left ladder.stages-right",
     ),
     Topic(
         "Branches",
