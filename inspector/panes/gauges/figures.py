@@ -10,6 +10,7 @@ from textual.content import Content
 
 from engine.passes import in_one_pass
 from engine.records.measured import MEASURING_CEILINGS, MEASURING_CURVES, Ceilings
+from engine.records.model import ModelFacts
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath, figures_of, steady
 from engine.roofline import reached
@@ -202,6 +203,16 @@ def _mbu(view: View, ceilings: Ceilings | None, stale: str, *, can_measure: bool
     return Gauge(MBU, _figure(percent(found.mbu), ""), notes, definition)
 
 
+def _weights(facts: ModelFacts) -> Gauge:
+    if facts.device != "server":
+        notes = (f"{facts.parameters:,} parameters, {facts.dtype}", facts.dtype)
+        return Gauge("weights", measured(size(facts.weight_bytes)), notes)
+    if not facts.weight_bytes:
+        return Gauge("weights", nothing("the server does not tell"))
+    notes = (f"{facts.parameters:,} parameters, told by the server", "told by the server")
+    return Gauge("weights", Content(size(facts.weight_bytes)), notes)
+
+
 def _memory(view: View) -> list[Gauge]:
     facts = view.facts
     kv = view.step.kv if view.step else view.prefill.kv if view.prefill else None
@@ -210,11 +221,7 @@ def _memory(view: View) -> list[Gauge]:
     cache = kv.nbytes if kv is not None else None
     reason = visible(facts.kv_note) or "nothing read yet"
     return [
-        Gauge(
-            "weights",
-            measured(size(facts.weight_bytes)),
-            (f"{facts.parameters:,} parameters, {facts.dtype}", facts.dtype),
-        ),
+        _weights(facts),
         Gauge(
             "KV cache",
             measured(size(cache)) if cache is not None else nothing(reason),

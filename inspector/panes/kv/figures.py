@@ -139,7 +139,8 @@ def _expected(facts: ModelFacts, each: float | None, width: int) -> list[Content
 def _heads(facts: ModelFacts, width: int, eight_bits: float | None) -> list[Content]:
     """``eight_bits``: the bytes of a token where K and V are kept in 8 bits."""
     if not facts.kv_heads or not facts.query_heads:
-        return [_line("heads", width, muted("n/a  no attention heads"))]
+        told = "no attention heads" if facts.device != "server" else "the server does not tell"
+        return [_line("heads", width, muted(f"n/a  {told}"))]
     group = facts.query_heads / facts.kv_heads
     heads = f"{count(facts.query_heads)} query, {count(facts.kv_heads)} K/V"
     shared = f"{group:g} queries share one" if group != 1 else "one each"
