@@ -300,7 +300,7 @@ def test_an_engines_own_clock_stands_beside_ours() -> None:
     own = EngineTimes(cached=11, evaluated=1, prompt_ms=60.0, predicted_ms=6.0, parse_ms=10.0)
     last = step(3, replace(timing(96.0, 2.0, 0.5, 1.5), engine=own), kv(12))
     assert line([*RUN[:-3], last], "engine") == (
-        "engine    66.0 ms •  60.0 ms reading, 6.00 ms choosing; 20.0 ms network, "
+        "engine    66.0 ms •   60.0 ms reading, 6.00 ms choosing; 20.0 ms network, "
         "10.0 ms parsing •; 11 cached + 1 evaluated"
     )
     silent = replace(last, timing=replace(last.timing, engine=EngineTimes(11, 1, parse_ms=1.0)))
