@@ -12,7 +12,6 @@ from textual.content import Content
 from textual.geometry import Size
 
 from engine.records.cache import KVState
-from engine.records.engine import EngineTimes
 from engine.records.events import Record
 from engine.records.measured import Ceilings
 from inspector.draw.numbers import Mark, ms, row
@@ -290,23 +289,6 @@ def test_a_line_of_bars_is_labelled_with_the_bounds_of_what_is_drawn() -> None:
         assert "86.0 ms" in plot(series, width, 1)[0].plain
         assert "583" not in plot(series, width, 2)[0].plain
     assert "583 ms" in plot(series, 160, 1)[0].plain
-
-
-# --- an engine of its own -------------------------------------------------------------------
-
-
-def test_an_engines_own_clock_stands_beside_ours() -> None:
-    """Of 96 ms of the request 60 + 6 are the engine's and 10 are parsing: 20 are on the way."""
-    own = EngineTimes(cached=11, evaluated=1, prompt_ms=60.0, predicted_ms=6.0, parse_ms=10.0)
-    last = step(3, replace(timing(96.0, 2.0, 0.5, 1.5), engine=own), kv(12))
-    assert line([*RUN[:-3], last], "engine") == (
-        "engine    66.0 ms •   60.0 ms reading, 6.00 ms choosing; 20.0 ms network, "
-        "10.0 ms parsing •; 11 cached + 1 evaluated"
-    )
-    silent = replace(last, timing=replace(last.timing, engine=EngineTimes(11, 1, parse_ms=1.0)))
-    told = line([*RUN[:-3], silent], "engine")
-    assert told.startswith("engine    —  it tells no time of its own")
-    assert not any(one.label == "engine" for one in gauges(view(*RUN), None))
 
 
 @pytest.mark.parametrize(("told", "said"), [(0, "—  the server does not tell"), (2**20, "told by")])
