@@ -22,16 +22,18 @@ def replaying(
     attach: Callable[[], Client] | None = None,
     playing: Playing | None = None,
     read_only: bool = False,
+    at_end: bool = True,
     **options: Any,
 ) -> Inspector:
     """The inspector on a saved session; ``attach`` starts an engine where there is to be one.
 
-    ``read_only``: no key writes a file or looks for another one.
+    ``read_only``: no key writes a file or looks for another one. ``at_end``: at the end of the run,
+    and not at its prompt.
     """
     return Inspector(
         request_of(session, asked),
         ReplayClient(session),
         attach or partial(ReplayClient, session),
-        recording=Recording(session, attach, playing or Playing(), read_only),
+        recording=Recording(session, attach, playing or Playing(), read_only, at_end),
         **options,
     )

@@ -24,6 +24,8 @@ class Recording:
     attach: Callable[[], Client] | None = None
     playing: Playing = field(default_factory=Playing)
     read_only: bool = False
+    at_end: bool = True
+    """Shown from the end of the branch that the run was left on, or from the prompt."""
 
 
 class Replay:
@@ -49,7 +51,7 @@ class Replay:
         self._recall_breakpoints(anew=played)
         # On the branch that the run was left on; what is played begins before it.
         controller.cursor.node = session.tip
-        if played:
+        if played or not self._recording.at_end:
             controller.cursor.first()
         if self._recording.attach is not None:
             host.engine.use(self._recording.attach())

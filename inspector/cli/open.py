@@ -201,6 +201,7 @@ class Opener:
         playing: Playing | None = None,
         tour: bool = False,
         read_only: bool = False,
+        at_end: bool = False,
     ) -> Inspector:
         """The app on a saved session. Raises UsageError for a theme that cannot be used."""
         from inspector.replaying import replaying
@@ -226,6 +227,7 @@ class Opener:
                 playing=playing,
                 tour=tour,
                 read_only=read_only,
+                at_end=at_end or live,
                 keys=self.config.keys,
                 layouts=layouts_of(self.config, read_only=read_only),
                 theme=theme_name(self.theme),

@@ -40,6 +40,9 @@ def replay(parser: OneLineParser, words: Sequence[str]) -> int:
     """``llm-inspect replay FILE``."""
     parser.add_argument("file", help="a session file, a session's name, or an example's")
     parser.add_argument(
+        "--end", action="store_true", help="begin at the end of the run, not at its prompt"
+    )
+    parser.add_argument(
         "--speed", type=_speed, metavar="X", help="c plays the run X times as fast as it was"
     )
     parser.add_argument(
@@ -53,7 +56,7 @@ def replay(parser: OneLineParser, words: Sequence[str]) -> int:
 
 def tour(parser: OneLineParser, words: Sequence[str]) -> int:
     """``llm-inspect tour``: a recorded example with a guide."""
-    parser.set_defaults(file="tour", speed=None, no_stream=False)
+    parser.set_defaults(file="tour", speed=None, no_stream=False, end=False)
     return _replayed(_replay_options(parser).parse_args(words), words, tour=True)
 
 
@@ -90,7 +93,7 @@ def _replayed(args: argparse.Namespace, words: Sequence[str], *, tour: bool = Fa
 
         opener = Opener(asked, config, config.pick("theme", args.theme))
         playing = Playing(args.speed, streaming=not args.no_stream)
-        how = {"live": args.live, "tour": tour, "read_only": args.tab}
+        how = {"live": args.live, "tour": tour, "read_only": args.tab, "at_end": args.end}
         return opener.run(opener.replay(session, playing=playing, **how), in_tab=args.tab)
     except SessionError as error:
         raise UsageError(str(error)) from None

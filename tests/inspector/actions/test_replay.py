@@ -17,7 +17,8 @@ from engine.records.step import StepRecord
 from inspector.actions.comparing import NO_FORK
 from inspector.actions.player import Playing
 from inspector.app import Inspector
-from inspector.cli.open import recorder
+from inspector.cli.config import Config
+from inspector.cli.open import Opener, recorder
 from inspector.replaying import replaying
 from inspector.screens.text import TextScreen
 from inspector.state.replay_client import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
@@ -186,6 +187,23 @@ async def test_f18_a_replay_opens_on_the_branch_that_the_run_was_left_on(tmp_pat
         await press(pilot)
         assert [step.node for step in one.controller.view.path] == [1, 2, 4]
         assert "the first" in screen_text(one).splitlines()[0]
+
+
+async def test_f18_a_replay_begins_at_the_prompt_and_n_tells_the_branch_it_was_left_on() -> None:
+    """F18: unless it is asked for its end, which G goes to."""
+    opener = Opener(Request(Open(), Configure(), Submit("")), Config(), None)
+    one = opener.replay(open_session(example("capital")))
+    async with one.run_test(size=(80, 24)) as pilot:
+        await press(pilot)
+        assert one.controller.cursor.node == 0
+        await press(pilot, *"nnn")
+        assert one.controller.cursor.node == 25, "1 and 2, and then the branch that ends with 31"
+        await press(pilot, "G")
+        assert one.controller.cursor.node == 31
+    one = opener.replay(open_session(example("capital")), at_end=True)
+    async with one.run_test(size=(80, 24)) as pilot:
+        await press(pilot)
+        assert one.controller.cursor.node == 31
 
 
 async def test_two_branches_are_compared() -> None:
