@@ -83,6 +83,17 @@ def test_a_speculative_round(snap_compare: Compare, size: tuple[int, int]) -> No
     assert snap_compare(replay("rounds"), terminal_size=size, run_before=before)
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("theme", ["dark", "ansi-dark"])
+def test_the_bill(
+    snap_compare: Compare, monkeypatch: pytest.MonkeyPatch, theme: str, size: tuple[int, int]
+) -> None:
+    if theme == "ansi-dark":
+        monkeypatch.setenv("NO_COLOR", "1")
+    before = keys(*MIDDLE, "f12", "z")
+    assert snap_compare(replay("capital", theme), terminal_size=size, run_before=before)
+
+
 def test_a_chat_and_its_template(snap_compare: Compare) -> None:
     assert snap_compare(replay("chat"), terminal_size=(100, 30), run_before=keys("b", "b", "3"))
 

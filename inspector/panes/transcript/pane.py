@@ -45,7 +45,7 @@ from inspector.widgets.picture import Picture
 OPENS, CLOSES = "▐", "▌"
 SPACE = "␣"
 _FORCED = "underline italic"
-_THINKING = "$title italic"
+_THINKING = "italic"
 _CURSOR = "$cursor-token-text on $cursor-token $cursor-token-style"
 _MARK = "$cursor-token"
 _MUTED = "$text-muted"

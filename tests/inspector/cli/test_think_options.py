@@ -92,12 +92,13 @@ def test_the_tags_in_use_are_told_with_the_settings() -> None:
 
 
 def test_thinking_is_set_apart_in_the_transcript() -> None:
-    """Italic and in the muted colour; the answer as ever; a tag that was forced says so."""
+    """Italic, on its shade; the answer as ever; a tag that was forced says so."""
     found = run(ThinkingSettings(budget=2))
     assert thinking_of(found).tolist() == [True, True, True, True, False, False]
     rows = draw(View(found.log, found.path[4].node), Size(60, 20)).rows
     line = next(at for at in range(len(rows)) if "hm" in rows[at].plain)
     assert "italic" in styles_at(rows, line, "hm")
+    assert "on $surprisal-0" in styles_at(rows, line, "hm")
     assert "italic" not in styles_at(rows, line, "42")
     assert "underline" in styles_at(rows, line, "/think>")
     assert "forced · thinking" in cursor_info(View(found.log, found.path[3].node)).plain
