@@ -10,12 +10,12 @@ from engine.commands import Column, StepMany
 from engine.conditions.breakpoints import Verdict
 from engine.drafts.active import Drafts
 from engine.models.checks import ModelError
-from engine.records.columns import MOST_COLUMNS, ColumnsSet, ColumnState, Part, PassRecord
+from engine.records.columns import MOST_COLUMNS, ColumnsSet, ColumnState, PassRecord
 from engine.records.round import DraftSettings
 from engine.records.step import StepRecord
 from engine.run.checks import StepperError
 from engine.run.speculation import Speculation
-from engine.run.step_many import ColumnStep, step_many
+from engine.run.step_many import ColumnStep, going_on, step_many
 from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import Effective, SpecError
@@ -49,14 +49,10 @@ class Columns:
 
     def _go_on(self, record: PassRecord) -> None:
         """Look at the new tokens; columns that have ended or failed are left behind."""
-        kept = []
-        for column, told in zip(self.steps, record.columns, strict=True):
+        for told in record.columns:
             for node in told.nodes:
                 self._look(told.column, self.stepper.check(node))
-            if told.part is Part.FAILED or told.nodes[-1] in self.stepper.tree.stops:
-                continue
-            kept.append(replace(column, parent=told.nodes[-1], force=None))
-        self.steps = kept
+        self.steps = going_on(self.stepper, self.steps, record)
 
     def _look(self, column: int, verdict: Verdict) -> None:
         if verdict.stops and not self.reached:

@@ -99,6 +99,17 @@ def _within_budget(stepper: Stepper, column: ColumnStep) -> ColumnStep:
     return replace(column, force=limit.force, speculation=None) if limit.plain else column
 
 
+def going_on(
+    stepper: Stepper, columns: Sequence[ColumnStep], record: PassRecord
+) -> list[ColumnStep]:
+    """The columns behind what a pass has added to them, without those that failed or have ended."""
+    return [
+        replace(column, parent=told.nodes[-1], force=None)
+        for column, told in zip(columns, record.columns, strict=True)
+        if told.nodes and told.nodes[-1] not in stepper.tree.stops
+    ]
+
+
 def _obstacle(stepper: Stepper, column: ColumnStep) -> str:
     try:
         stepper.check_extend(column.parent, column.force)

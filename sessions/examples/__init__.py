@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.backends.abilities import Shallow
 from engine.drafts.early_exit import EarlyExit
 from engine.drafts.ngram import PromptLookup
+from engine.records.columns import ColumnsSet, ColumnState
 from engine.records.events import SettingsChanged
 from engine.records.round import DraftSettings
 from engine.run.speculation import Speculation
+from engine.run.step_many import ColumnStep, going_on, step_many
 from engine.run.stepper import Stepper
 from engine.run.tree import ROOT
 from engine.sampling.chain import effective
@@ -44,6 +46,8 @@ class Example:
     """Another prompt, read first and not recorded: what both begin with is in the cache."""
     greedy_steps: int = 0
     """Length of one more branch from the prompt on: greedy, drafted by looking in the text."""
+    columns: tuple[str, ...] = ()
+    """Chains that are compared, in place of a run."""
 
 
 EXAMPLES: Mapping[str, Example] = {
@@ -69,6 +73,16 @@ EXAMPLES: Mapping[str, Example] = {
         greedy_steps=130,
     ),
     "bytes": Example("😊 東京 [/b]", "Characters in pieces", {"temperature": 1.0}, steps=12),
+    "compare": Example(
+        "The capital of France is",
+        "Four settings side by side",
+        steps=10,
+        seed=0,
+        columns=(
+            *("temperature=0.3", "temperature=1", "temperature=1.5"),
+            "temperature=1.5 top_k=5",
+        ),
+    ),
 }
 
 
@@ -97,10 +111,12 @@ def record_example(name: str, stepper: Stepper, path: Path) -> None:
     with SessionWriter(path, title=wanted.title, overwrite=True) as writer:
         for record in first_records(stepper, wanted.prompt, chat=wanted.chat):
             writer.add(record)
-        for step in stepper.run():
+        for step in () if wanted.columns else stepper.run():
             if step.round == step.node:
                 writer.add(stepper.rounds[step.node])
             writer.add(step)
+        if wanted.columns:
+            _columns(stepper, writer, wanted.columns)
         if wanted.fork_at is not None and wanted.fork_at in stepper.nodes:
             fork = stepper.nodes[wanted.fork_at]
             runner_up = next(int(one) for one in fork.top.ids if one != fork.token.id)
@@ -110,6 +126,21 @@ def record_example(name: str, stepper: Stepper, path: Path) -> None:
         if wanted.greedy_steps:
             _greedy_branch(stepper, writer, wanted.greedy_steps)
         writer.add_all(last_records(stepper))
+
+
+def _columns(stepper: Stepper, writer: SessionWriter, specs: Sequence[str]) -> None:
+    columns, states = [], []
+    for number, spec in enumerate(specs, 1):
+        chain = effective("guide", {}, spec=spec)
+        preset, seed = chain.chain.preset, stepper.seed
+        writer.add(SettingsChanged(preset, chain.spec, seed, chain.dials))
+        columns.append(ColumnStep(number, ROOT, chain))
+        states.append(ColumnState(number, ROOT, spec, preset, chain.spec, seed))
+    writer.add(ColumnsSet(tuple(states)))
+    while columns:
+        found = step_many(stepper, columns)
+        writer.add_all([*found.steps, found.record])
+        columns = going_on(stepper, columns, found.record)
 
 
 def _greedy_branch(stepper: Stepper, writer: SessionWriter, count: int) -> None:

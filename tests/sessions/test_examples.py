@@ -23,14 +23,14 @@ def test_recording_an_example(tmp_path: Path, name: str) -> None:
         assert session.prompt.text == EXAMPLES[name].prompt
         assert session.prompt.chat is EXAMPLES[name].chat
         assert session.title == EXAMPLES[name].title
-        assert len(session.tips) == 1 + bool(EXAMPLES[name].fork_at) + bool(
-            EXAMPLES[name].greedy_steps
-        )
+        branches = max(1, len(EXAMPLES[name].columns))
+        branches += bool(EXAMPLES[name].fork_at) + bool(EXAMPLES[name].greedy_steps)
+        assert len(session.tips) == branches
         assert len(session.branch(session.tips[0])) == EXAMPLES[name].steps
 
 
 def test_an_example_that_there_is_not() -> None:
-    with pytest.raises(KeyError, match="there are capital, chat, rounds, tour, bytes"):
+    with pytest.raises(KeyError, match="there are capital, chat, rounds, tour, bytes, compare"):
         example("x")
 
 

@@ -12,7 +12,7 @@ from engine.drafts.ngram import PromptLookup
 from engine.records.columns import Part, PassRecord
 from engine.records.step import StepRecord
 from engine.run.speculation import Speculation
-from engine.run.step_many import ColumnStep, step_many
+from engine.run.step_many import ColumnStep, going_on, step_many
 from engine.run.stepper import Stepper
 from engine.sampling.chain import Effective, effective
 from tests import tiny_models
@@ -66,13 +66,10 @@ def together(
     while going:
         found = step_many(run, going)
         passes.append(found.record)
-        kept = []
-        for column, told in zip(going, found.record.columns, strict=True):
+        for told in found.record.columns:
             assert told.error == ""
-            steps[column.column] += [run.nodes[node] for node in told.nodes]
-            if told.nodes[-1] not in run.tree.stops:
-                kept.append(replace(column, parent=told.nodes[-1]))
-        going = kept
+            steps[told.column] += [run.nodes[node] for node in told.nodes]
+        going = going_on(run, going, found.record)
     return steps, passes
 
 
