@@ -171,9 +171,9 @@ def mark_json(path: Path, but: frozenset[str] = frozenset()) -> None:
     database.close()
 
 
-def hostile_session(path: Path) -> Path:
+def hostile_session(path: Path, name: str = "capital") -> Path:
     """A session at ``path`` whose every free word acts."""
-    shutil.copyfile(example("capital"), path)
+    shutil.copyfile(example(name), path)
     mark_json(path)
     mark_text_columns(path)
     return path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from engine.commands import Column, StepMany
@@ -22,6 +21,7 @@ from inspector.cli.engine_log import connect
 from inspector.cli.options import UsageError
 from inspector.cli.run import Progress
 from inspector.cli.run_saver import RunSaver
+from inspector.cli.sessions import find
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
 from inspector.signals import Signalled
 from inspector.state.request import Request
@@ -73,9 +73,10 @@ def compare(asked: Request, wanted: Asked) -> int:
     return EXIT_UNSAVED if code == EXIT_OK and saver.error else code
 
 
-def from_session(path: Path, wanted: Asked) -> int:
+def from_session(name: str, wanted: Asked) -> int:
     """Print a comparison that was saved, without a model. Raises UsageError."""
     try:
+        path = find(name)
         with open_session(path) as session:
             found = compared(Source.of_session(session))
             if not found.columns:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from inspector.cli.compare_options import FORMATS, add_compare_options, column_requests
 from inspector.cli.compare_ranking import Checks, words_of
@@ -29,7 +28,12 @@ def compare_command(parser: OneLineParser, words: Sequence[str]) -> int:
         choices=FORMATS,
         help="print instead of opening the screen; md, html and csv are tables",
     )
-    parser.add_argument("--from", dest="session", metavar="FILE", help="print a saved comparison")
+    parser.add_argument(
+        "--from",
+        dest="session",
+        metavar="FILE",
+        help="print a saved comparison, by its file or name",
+    )
     parser.add_argument("--theme", metavar="T", help="a theme's name, or a .toml file")
     add_prompt_options(parser)
     add_model_options(parser)
@@ -44,7 +48,7 @@ def compare_command(parser: OneLineParser, words: Sequence[str]) -> int:
     if args.session is not None:
         if wanted.checks.command:
             raise UsageError("--check-command runs on texts of a run, never on those of a file")
-        return from_session(Path(args.session), wanted)
+        return from_session(args.session, wanted)
     config = load_config(args)
     asked = replace(request(args, config), columns=column_requests(args, config))
     from inspector.cli.terminal import is_terminal

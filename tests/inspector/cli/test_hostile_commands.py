@@ -17,6 +17,7 @@ import pytest
 from engine.commands import Open, Submit
 from engine.sampling.stages import DIALS
 from inspector.cli import main as cli
+from inspector.cli.compare_options import FORMATS as COMPARE_FORMATS
 from inspector.cli.run import JsonOutput, TextOutput
 from inspector.state.request import Request
 from sessions.examples import example
@@ -55,6 +56,17 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     for text in found:
         assert acting(text) == "", (words, text)
     return code, found.out + found.err
+
+
+@pytest.mark.parametrize("form", COMPARE_FORMATS)
+def test_b1_a_comparison_of_a_hostile_file_acts_on_nothing(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = hostile_session(tmp_path / f"{HOSTILE_NAME}.llmi", "compare")
+    code, text = said(capsys, "compare", "--from", str(path), "--format", form)
+    assert (code, "evil" in text) == (0, True)
+    code, _ = said(capsys, "compare", "--from", str(tmp_path / f"{HOSTILE_NAME}.none"))
+    assert code == 2
 
 
 def commands(path: Path, out: Path) -> list[list[str]]:
