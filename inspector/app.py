@@ -121,7 +121,9 @@ class Inspector(FlowApp[None]):
         # Who wants nothing kept wants nothing on the disk.
         folder = cache_dir() if recorder is not None and recorder.wanted else None
         self.controller.log.new_nodes = partial(HeldSteps, folder)
-        self._painter = Painter(self.controller, self._draw, self.set_timer)
+        self._painter = Painter(
+            self.controller, self._draw, self.set_timer, lambda: self.comparing.is_open
+        )
         use_theme(self, theme)
 
     def get_default_screen(self) -> DebuggerScreen:

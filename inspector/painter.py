@@ -14,6 +14,8 @@ from inspector.state.controller import Controller
 _FRAME_S = 1 / 8
 # Where the cursor stays behind, new tokens change little of what is on screen.
 _PARKED_FRAME_S = 1 / 2
+# Columns are drawn all at once, which takes as long as a frame of all panes.
+_COLUMNS_FRAME_S = 1 / 4
 
 
 class Painter:
@@ -24,10 +26,13 @@ class Painter:
         controller: Controller,
         draw: Callable[[], None],
         set_timer: Callable[[float, Callable[[], None]], Timer],
+        columns: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``columns``: True while they are on screen."""
         self._controller = controller
         self._draw = draw
         self._set_timer = set_timer
+        self._columns = columns
         self._next: Timer | None = None
         self._last = 0.0
         self._pass_began = time.monotonic()
@@ -47,6 +52,7 @@ class Painter:
         if controller.log.state.state != before or controller.busy:
             self._pass_began = time.monotonic()
         frame = _FRAME_S if controller.cursor.at_tip else _PARKED_FRAME_S
+        frame = _COLUMNS_FRAME_S if self._columns() else frame
         wait = self._last + frame - time.monotonic()
         # An engine that stands still has answered something that a user waits for.
         if wait <= 0 or not controller.busy:

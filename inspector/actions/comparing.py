@@ -12,7 +12,7 @@ from engine.run.tree import ROOT
 from engine.sampling.chain import PRESETS
 from inspector.actions.host import Host
 from inspector.state.columns import MOST, ComparedColumn, of_branch
-from inspector.state.comparing import label, other_tips, sides
+from inspector.state.comparing import other_tips, short_label, sides
 from inspector.state.comparison import Comparison
 from inspector.state.request import ColumnRequest
 from inspector.state.whatif import hypothetical, recorded_chain, values_of
@@ -35,6 +35,11 @@ class Comparing:
         """The comparison on screen."""
         return self._screen.comparison if self._screen is not None else None
 
+    @property
+    def is_open(self) -> bool:
+        """True while the screen is open."""
+        return self._screen is not None
+
     # --- opening ------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -42,7 +47,8 @@ class Comparing:
         app, asked = self._host.app, self._host.asked.columns
         if asked:
             app.run_worker(self.asked_for(asked), group="flows")
-        elif not self._host.engine.can_run and len(self._host.controller.log.columns.columns) > 1:
+        elif len(self._host.controller.log.columns.columns) > 1:
+            # Only a recording has any by now.
             app.run_worker(self.recorded(), group="flows")
 
     async def asked_for(self, columns: Sequence[ColumnRequest]) -> None:
@@ -51,7 +57,6 @@ class Comparing:
         for one in columns:
             title = one.title or one.settings.spec or one.settings.preset
             made.add(one.settings, one.seed, title, ROOT)
-        made.same_dice = len({one.seed for one in made.columns}) == 1
         await self._show(made)
 
     async def here(self) -> None:
@@ -77,9 +82,8 @@ class Comparing:
             return
         made = self._new()
         for at, tip in enumerate(tips):
-            name = label(log, tip, tips[0] if at else tips[1])
+            name = short_label(log, tip, tips[0] if at else tips[1])
             made.place(of_branch(log, made.new_number(), tip, name))
-        made.same_dice = len({one.seed for one in made.columns}) == 1
         depth = log.tree.common(here, tips[1]) or 0
         for one in made.columns:
             one.go_to(depth + 1)
@@ -175,9 +179,14 @@ class Comparing:
 
     def draw(self, busy_s: float | None) -> bool:
         """Draw the screen, where it is open."""
-        if self._screen is not None:
-            self._screen.show(busy_s)
-        return self._screen is not None
+        comparison = self.comparison
+        if self._screen is None or comparison is None:
+            return False
+        if not comparison.running:
+            # Breakpoints, watches and exports speak of the focused column.
+            self._host.controller.cursor.go_to(comparison.column.cursor.node)
+        self._screen.show(busy_s)
+        return True
 
 
 def recorded_columns(made: Comparison) -> Comparison:
@@ -200,7 +209,6 @@ def recorded_columns(made: Comparison) -> Comparison:
         )
         column.error, column.known = state.error, state
         made.place(column)
-    made.same_dice = len({one.seed for one in made.columns}) == 1
     return made
 
 

@@ -55,7 +55,13 @@ def compare_command(parser: OneLineParser, words: Sequence[str]) -> int:
 
     if args.format is None and not wanted.ranks and is_terminal():
         from inspector.cli.open import open_inspector
+        from inspector.state.columns import MOST
 
+        if len(asked.columns) > MOST:
+            raise UsageError(
+                f"that makes {len(asked.columns)} columns; the screen has room for {MOST}: "
+                "--format text prints them all"
+            )
         return open_inspector(asked, config, theme=config.pick("theme", args.theme))
     return compare(asked, wanted)
 

@@ -37,12 +37,23 @@ def sides(log: RunLog, one: int, other: int) -> tuple[Side, Side]:
 
 def label(log: RunLog, tip: int, beside: int) -> str:
     """The name of the branch that ends at ``tip`` where it is not that of ``beside``."""
+    named, token = _own(log, tip, beside)
+    return named or f"the branch that begins with {token}"
+
+
+def short_label(log: RunLog, tip: int, beside: int) -> str:
+    """The same in few cells: its name, or its first own token and the settings at its end."""
+    named, token = _own(log, tip, beside)
+    return named or f"{token} {log.nodes[tip].chain_spec.removesuffix(' >')}"
+
+
+def _own(log: RunLog, tip: int, beside: int) -> tuple[str, str]:
+    """The name of the branch where it is not that of ``beside``, and its first token of its own."""
     parted = log.tree.common(tip, beside) or 0
     own = [int(node) for node in log.tree.path(tip)][parted:]
     named = next((log.names[node] for node in reversed(own) if log.names.get(node)), "")
     head = log.nodes[own[0] if own else tip]
-    token = quote(head.token.bytes.decode("utf-8", "replace"), 30)
-    return named or f"the branch that begins with {token}"
+    return named, quote(head.token.bytes.decode("utf-8", "replace"), 30)
 
 
 def _side(log: RunLog, tip: int, beside: int) -> Side:

@@ -29,8 +29,6 @@ class Comparison:
         """Place of the column that the panes below the columns show."""
         self.against = 0
         """Place of the column that it is compared with."""
-        self.same_dice = True
-        """True if all columns use the same number at the same position."""
         self._send = send
         self._partings = Partings()
         self._next_number = 0
@@ -116,14 +114,20 @@ class Comparison:
         now = self.columns.index(self.other)
         self.against = places[(places.index(now) + 1) % len(places)] if now in places else places[0]
 
+    def _seed(self, column: ComparedColumn) -> int:
+        run = self.log.settings.seed if self.log.settings is not None else 0
+        return run if column.seed is None else column.seed
+
+    @property
+    def same_dice(self) -> bool:
+        """True if all columns use the same number at the same position."""
+        return len({self._seed(one) for one in self.columns}) == 1
+
     def swap_dice(self) -> None:
         """From the next token on: the same dice for all columns, or for each its own."""
-        self.same_dice = not self.same_dice
-        first = self.columns[0]
-        settings = self.log.settings
-        base = first.seed if first.seed is not None else settings.seed if settings else 0
+        each, base = self.same_dice, self._seed(self.columns[0])
         for place, column in enumerate(self.columns):
-            column.seed = base if self.same_dice else base + place
+            column.seed = base + place * each
         self._again()
 
     def parting(self, column: ComparedColumn) -> int | None:
@@ -196,6 +200,12 @@ class Comparison:
     def running(self) -> bool:
         """True if columns are being extended, or will be."""
         return self._target is not None or self._in_flight
+
+    def extends(self, column: ComparedColumn) -> bool:
+        """True if a column is one of those that are being extended, or will be."""
+        only = self._only
+        going = column.goes_on if only is None else column is only
+        return self.running and going
 
     def pause(self) -> None:
         self._target, self._only = None, None

@@ -70,6 +70,9 @@ class WhyPart:
     u_b: float | None
     a_with_b: OtherDice
     b_with_a: OtherDice
+    how_a: How
+    """The way in which each came."""
+    how_b: How
 
     @property
     def parts(self) -> bool:
@@ -106,6 +109,8 @@ def why_part(a: StepRecord, b: StepRecord) -> WhyPart:
         u_b=_dice(b),
         a_with_b=with_dice_of(a, b),
         b_with_a=with_dice_of(b, a),
+        how_a=a.draw.how,
+        how_b=b.draw.how,
     )
 
 

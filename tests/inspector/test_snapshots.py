@@ -49,7 +49,8 @@ def keys(*pressed: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
         for key in pressed:
             await pilot.press(key)
             await pilot.pause()
-        for ladder in pilot.app.screen_stack[0].query(LadderPane):
+        ladders = (one for screen in pilot.app.screen_stack for one in screen.query(LadderPane))
+        for ladder in ladders:
             if ladder.display and ladder.size.area:
                 await until(lambda ladder=ladder: ladder.reasons.found)  # type: ignore[misc]
         await pilot.pause()
@@ -121,6 +122,12 @@ def test_the_named_layouts(snap_compare: Compare, layout: str) -> None:
 def test_the_window_of_layouts(snap_compare: Compare, size: tuple[int, int]) -> None:
     before = keys(*MIDDLE, "L", "down", "space")
     assert snap_compare(replay("capital"), terminal_size=size, run_before=before)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_two_branches_in_columns(snap_compare: Compare, size: tuple[int, int]) -> None:
+    run_before = keys("V", "n", "n", "t" if size == SIZES[0] else "tab")
+    assert snap_compare(replay("capital"), terminal_size=size, run_before=run_before)
 
 
 def test_letters_to_jump_by(snap_compare: Compare) -> None:

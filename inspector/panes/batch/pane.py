@@ -104,8 +104,9 @@ def place_of(passes: Sequence[PassRecord], node: int) -> int | None:
 
 
 def _pass_line(index: int, one: PassRecord, columns: ColumnsSet, width: int) -> Content:
-    each = one.forward_ms / one.rows if one.rows and one.forward_ms else None
-    weights = one.weight_bytes / one.tokens_per_pass if one.tokens_per_pass else None
+    tokens = one.tokens_per_pass
+    each = one.forward_ms / (tokens * one.passes) if tokens and one.forward_ms else None
+    weights = one.weight_bytes / tokens if tokens else None
     rows = str(one.rows) if one.passes <= 1 else f"{one.rows}/{one.passes}"
     figures = (
         f" {index + 1:>{_NUMBER - 1},}{rows:>{_ROWS}}"
@@ -153,9 +154,9 @@ def _detail(one: PassRecord, width: int) -> Content:
     tokens = one.tokens_per_pass
     parts = [
         Content.assemble(" tokens a pass ", derived(three(tokens) if tokens else NOTHING)),
-        Content.assemble("weights ", nbytes(one.weight_bytes), f" {visible(one.dtype)}"),
-        Content.assemble("K and V ", nbytes(one.kv_bytes)),
         Content.assemble("in all ", measured(ms(one.total_ms))),
+        Content.assemble("K and V ", measured(nbytes(one.kv_bytes))),
+        Content.assemble(f"weights {visible(one.dtype)} ", measured(nbytes(one.weight_bytes))),
     ]
     if one.copied_blocks or one.evicted_blocks:
         parts.append(Content(f"{one.copied_blocks:,} copied, {one.evicted_blocks:,} evicted"))

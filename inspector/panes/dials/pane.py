@@ -118,8 +118,8 @@ is. Walk through the text with **b** and **n**: what is tried is tried there too
 digit, writes a value. **0** puts it back as recorded. **i** puts a stage in, **t** takes one out,
 **{** **}** move it earlier or later.
 
-**a** lets the run go on with these settings from the next token, **A** from this one. **s** closes
-the dials and drops what was tried.
+**a** lets the run go on with these settings from the next token, **A** from this one. **V** shows
+both side by side, as columns that go on from here. **s** closes the dials and drops what was tried.
 
 Before a dial's name: **\\*** differs from the record, **+** put in, **✂** taken out, **!** a value
 in use that nobody asked for.

@@ -166,7 +166,8 @@ Below are the tokens that some keep and others cut; for the selected one it says
 
 **v** gives each stack its own defaults instead, as somebody who sets nothing gets them. Where the
 engine has a sampler of its own and tells what that leaves (llama.cpp), **O** holds our preset of it
-against it, with these dials. **p** goes back to the ladder.
+against it, with these dials. **V** makes a column of each stack, which goes on from this token.
+**p** goes back to the ladder.
 """
     BINDINGS = [
         Binding(

@@ -12,13 +12,13 @@ from inspector.state.comparison import Comparison
 
 def column_ui(comparison: Comparison, column: ComparedColumn, *, aligned: bool) -> ColumnUI:
     """State of a column beside its text."""
-    first = comparison.columns[0]
+    first, goes_on = comparison.columns[0], comparison.extends(column)
     return ColumnUI(
         title=column.title,
         parting=comparison.parting(column),
         other=first.ids if column is not first else (),
-        paused=column.paused,
-        waiting=comparison.running and column.goes_on,
+        paused=column.paused and not goes_on,
+        waiting=goes_on,
         error=column.error,
         chosen=column is comparison.column,
         aligned=aligned,

@@ -41,7 +41,7 @@ class PaneTabs(Static):
         if shown.seen < shown.count:
             last = shown.first + shown.seen - 1
             parts.append((f"columns {shown.first}–{last} of {shown.count} (h l)  ", "bold"))
-        dice = "the same dice" if shown.same_dice else "each its own dice"
+        dice = "the same dice" if shown.same_dice else "different dice"
         parts.append((f"{dice}  ", "$title"))
         self._places.clear()
         for name, title in names.items():

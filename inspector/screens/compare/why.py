@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.geometry import Size
 
 from engine.records.partial import Interval
-from engine.records.step import StepRecord
+from engine.records.step import How, StepRecord
 from engine.records.vocabulary import Token
 from engine.text import visible
 from inspector.draw.cells import token_text
@@ -129,7 +129,14 @@ def _verdict(found: WhyPart, a: str, b: str) -> Content:
         words = "the same token from the same distribution" if alike else "the same token"
         return Content.styled(f"= {words}", "$success")
     with_a, with_b = found.same_with_dice_of_a, found.same_with_dice_of_b
-    if found.same_dice:
+    sides = ((a, found.how_a), (b, found.how_b))
+    forced = [name for name, how in sides if how is How.FORCED]
+    greedy = [name for name, how in sides if how is How.GREEDY]
+    if forced:
+        words = f"forced: {' and '.join(forced)} took a token that somebody chose"
+    elif greedy:
+        words = f"the settings: {' and '.join(greedy)} greedy, whatever the dice"
+    elif found.same_dice:
         words = "the settings: the same dice fell on other tokens"
     elif with_a and with_b:
         words = "the dice: with those of either, both draw the same"

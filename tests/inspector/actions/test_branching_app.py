@@ -558,7 +558,9 @@ async def test_f6_the_branch_to_compare_with_is_chosen() -> None:
         first, second = (label(one.controller.log, tip, 5) for tip in (2, 3))
         columns = one.screen.comparison.columns
         assert [column.tip for column in columns] == [5, 2, 3]
-        assert [column.title for column in columns[1:]] == [first, second]
+        assert [column.title.split(" ")[0] for column in columns[1:]] == [
+            one.rpartition(" ")[2] for one in (first, second)
+        ]
         await press(pilot, "v", "V")
         assert isinstance(one.screen, TextScreen)
         lines = one.screen._lines

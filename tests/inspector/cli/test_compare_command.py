@@ -163,3 +163,13 @@ def test_what_a_check_command_says() -> None:
     passed, why = run_check(("/no/such/program",), "text", 5)
     assert not passed
     assert "cannot be run" in why
+
+
+def test_more_columns_than_the_screen_shows_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is started; printed they are still to be had."""
+    monkeypatch.setattr("inspector.cli.terminal.is_terminal", lambda: True)
+    assert cli.main(["compare", "x", "--sweep", "temperature=0.1:0.9:0.1"]) == 2
+    said = capsys.readouterr().err
+    assert "that makes 9 columns; the screen has room for 8: --format text" in said

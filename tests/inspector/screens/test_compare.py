@@ -116,9 +116,12 @@ def test_what_cannot_be_told_is_said() -> None:
     greedy, other = first("temperature=0"), first(THREE, u=0.9)
     told = why.Pair("A", "B", 1, greedy, other)
     lines = "\n".join(line.plain for line in why.why_lines(why_part(greedy, other), told, 4, 80))
-    assert "≠ it cannot be told whether the settings or the dice did it" in lines
+    assert "≠ the settings: A greedy, whatever the dice" in lines
     assert "B with A's: — the other is greedy: it threw no dice" in lines
     assert "a candidate of a is impossible in b" not in lines
+    forced = replace(other, draw=Draw(other.token.id, How.FORCED, None, 0.0, 0.0))
+    verdict = why.why_lines(why_part(first(THREE, u=0.1), forced), told, 4, 80)[0].plain
+    assert verdict == "≠ forced: B took a token that somebody chose"
     nowhere = why.draw(column("abc"), Size(70, 9), why.WhyUI(why.Pair("A", "B", 3, greedy, None)))
     assert picture(nowhere.rows) == "B has no token here"
 

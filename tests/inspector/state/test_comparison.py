@@ -125,7 +125,12 @@ def test_one_runs_on_alone() -> None:
     run = Run()
     run.do("step", 2)
     run.comparison.focus(1)
-    run.do("alone")
+    run.client.held = True
+    run.comparison.alone()
+    first, second = run.comparison.columns
+    assert (run.comparison.extends(first), run.comparison.extends(second)) == (False, True)
+    run.client.release()
+    run.settle()
     assert run.depths == [2, 20]
     assert run.comparison.columns[1].paused
     assert not run.comparison.running
