@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.backends.base import Backend
+from engine.backends.base import Backend, BackendError
 from engine.commands import Open
 from engine.drafts.open import open_draft
 from engine.progress import Progress
@@ -48,6 +48,12 @@ class Drafts:
         name = settings.source
         if not name or self._target is None:
             return None
+        facts = self._target[0].facts
+        if facts.top is not None:
+            raise BackendError(
+                "a draft is verified by whole distributions, and the engine "
+                f"{facts.backend} tells the {facts.top:,} likeliest tokens: leave the draft out"
+            )
         if name not in self._sources:
             self._sources[name] = open_draft(name, *self._target, self._progress)
         return _speculation(self._sources[name], settings)

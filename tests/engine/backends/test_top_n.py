@@ -13,8 +13,12 @@ from engine.backends.top_n.backend import TopBackend
 from engine.backends.top_n.completer import Abilities
 from engine.backends.top_n.rows import missing_mass, top_logprobs
 from engine.backends.top_n.slots import Slots
+from engine.commands import Open
+from engine.drafts.active import Drafts
+from engine.progress import silent
 from engine.records.engine import EngineTimes
 from engine.records.partial import Interval, TopLogprobs
+from engine.records.round import DraftSettings
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from engine.sampling.partial import SignMissing
@@ -289,3 +293,12 @@ def test_a_run_that_draws_gets_nothing_ahead() -> None:
     steps = list(made.run())
     assert engine.requests == len(steps)
     assert not any(one.timing.engine and one.timing.engine.ahead for one in steps)
+
+
+def test_a_draft_is_refused_before_it_is_needed() -> None:
+    backend, _ = asked_backend(scripted(), words)
+    drafts = Drafts(silent)
+    drafts.attach(backend, Open("asked"))
+    with pytest.raises(BackendError, match="the engine asked tells the 20 likeliest tokens"):
+        drafts.use(DraftSettings("ngram:3"))
+    assert drafts.speculation is None
