@@ -21,6 +21,10 @@ class BackendError(RuntimeError):
     """The backend cannot do what was asked; one line says why and what to do."""
 
 
+class NoMoreError(BackendError):
+    """The backend tells no more tokens of a distribution than it has told."""
+
+
 @dataclass(frozen=True, eq=False)
 class Encoded:
     """A prompt as token ids, each with who put it there, and what is worth saying about it."""

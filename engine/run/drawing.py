@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from engine.backends.abilities import Foreseeing
-from engine.backends.base import Backend, BackendError
+from engine.backends.base import Backend, BackendError, NoMoreError
 from engine.backends.tokens import ids_of
 from engine.records.cache import KVState
 from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind
@@ -185,8 +185,11 @@ def _chosen(
         try:
             chosen = chain.choose(ladder, context)
             break
-        except TailMissing:
+        except TailMissing as error:
             if following.wider is None:
                 raise
-            following = following.wider(_WIDER * len(ladder.model))
+            try:
+                following = following.wider(_WIDER * len(ladder.model))
+            except NoMoreError as most:
+                raise TailMissing(f"{error}; {most}", error.mass) from None
     return ladder, chosen, following, following.forward_ms - before

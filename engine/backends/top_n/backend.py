@@ -11,6 +11,7 @@ from engine.backends.base import (
     BackendError,
     Encoded,
     ForwardPass,
+    NoMoreError,
     Row,
     RowLogits,
     checked_rows,
@@ -107,7 +108,7 @@ class TopBackend:
         """
         most, size = self._completer.abilities.most_top, self._facts.vocab_size
         if most is not None and most < min(count, size):
-            raise BackendError(
+            raise NoMoreError(
                 f"engine {self._facts.backend} tells at most {most:,} tokens of a position"
             )
         started = now_ms()

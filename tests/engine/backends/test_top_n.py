@@ -21,7 +21,7 @@ from engine.records.partial import Interval, TopLogprobs
 from engine.records.round import DraftSettings
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
-from engine.sampling.partial import SignMissing
+from engine.sampling.partial import SignMissing, TailMissing
 from engine.timing import now_ms
 from tests.asked_engine import AskedEngine, asked_backend
 from tests.top_backend import WIDTH, scripted, words
@@ -135,7 +135,7 @@ def test_a_draw_behind_what_is_known_asks_for_more_and_is_the_whole_vocabulary_s
 
 def test_where_no_more_can_be_had_the_step_says_so_and_nothing_is_made_up() -> None:
     made, engine = stepper(OPEN, abilities=Abilities(most_top=20))
-    with pytest.raises(BackendError, match="tells at most 20 tokens"):
+    with pytest.raises(TailMissing, match=r"force a token.*tells at most 20 tokens"):
         list(made.run())
     nodes = len(made.nodes)
     engine.abilities = Abilities()

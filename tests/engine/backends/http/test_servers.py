@@ -18,6 +18,7 @@ from engine.records.prompt import Origin
 from engine.records.vocabulary import TokenKind
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
+from engine.sampling.partial import TailMissing
 from tests.fake_servers import (
     BYTE,
     END,
@@ -231,6 +232,18 @@ def test_a_server_of_texts() -> None:
         best = [f" w{one}".encode() for one in np.argsort(-expected)[:5].tolist()]
         assert [backend.token(int(one)).bytes for one in found.ids] == best
         assert server.asked[-1].body["prompt"] == " w5 w6"
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_a_draw_among_tokens_that_are_not_told_says_what_to_do(name: str) -> None:
+    """Nothing is made up; the line has the mass, the most that the server tells, and a way."""
+    with attached(FAKES[name](most=5)) as (backend, _):
+        stepper = Stepper(backend, effective("guide", {"temperature": 2.0}), seed=3)
+        stepper.submit_ids([1, 2])
+        with pytest.raises(TailMissing, match=r"% of the mass .*top_k.*at most 5 tokens"):
+            list(stepper.run())
+        narrow = effective("guide", {"temperature": 2.0, "top_k": 4})
+        assert stepper.step(settings=narrow).draw.token_id >= 0
 
 
 def test_a_server_of_texts_goes_on_in_a_new_process() -> None:
