@@ -105,6 +105,13 @@ class ModelFacts:
     """Findings on an engine that is asked by token ids: what it tells, what not, with reasons."""
 
     @property
+    def tells_all(self) -> bool:
+        """True if the whole vocabulary's distribution can be had, with a pass or on demand."""
+        return self.top is None or any(
+            one.name == "candidates" and one.value == "any number" for one in self.probed
+        )
+
+    @property
     def keeps_cache(self) -> bool:
         """True if a pass goes on with what was read before; else each reads everything again."""
         return self.kv_storage is None or self.kv_storage.cached

@@ -125,7 +125,7 @@ class RunLog:
                 self.prefill = record
             case ModelFacts():
                 self.facts, self.loading, self.pool = record, None, None
-                if record.top is not None:
+                if not record.tells_all:
                     self.not_stored = f"{record.backend} gives the {record.top} likeliest, no more"
             case SettingsChanged():
                 self.settings = record

@@ -149,7 +149,7 @@ def attach(client: Client, model: str | None, progress: Progress) -> tuple[Llama
             f"{'raw' if raw else 'after its sampler'} {kind}",
             f"the whole vocabulary's add up to 1; {'not ' if raw else ''}moved by a bias",
         ),
-        Probed("top N", "any number" if count >= props.vocab_size else f"{count:,}", "tried"),
+        Probed("candidates", "any number" if count >= props.vocab_size else f"{count:,}", "tried"),
         Probed("prompt log-probabilities", "", "llama-server tells the last position's alone"),
         _cached(server, ids),
         Probed("slots", f"{slots:,}", "texts in its cache side by side, asked for by number"),

@@ -164,7 +164,7 @@ def attach(client: Client, model: str | None, progress: Progress) -> tuple[TextS
             f"{'raw' if raw else 'after its sampler'} {kind}",
             "asked for at temperature 1",
         ),
-        Probed("top N", f"{count:,}", "tried"),
+        Probed("candidates", f"{count:,}", "tried"),
         Probed("prompt log-probabilities", "", "not asked for"),
         Probed("prompt's tokens", "yes" if echo else "", "" if echo else "it gives no echo"),
         Probed("cached tokens", "" if cached is None else "yes", "" if cached else "not in usage"),

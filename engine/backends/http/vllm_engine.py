@@ -224,7 +224,7 @@ def _table(
         Probed("ids in and out", "yes", "prompt and answer by token ids"),
         Probed("log-probabilities", values, how),
         Probed(
-            "top N",
+            "candidates",
             "any number" if most is None else f"{most:,}",
             "tried" if most is None else "start it with --max-logprobs -1 for more",
         ),

@@ -159,4 +159,5 @@ def _probe(hosted: Hosted, model: GgufModel, wanted: Options) -> tuple[Probed, .
         Probed("layers", "", "llama.cpp's server does not time them"),
         Probed("K/V blocks", "", "llama.cpp keeps a slot a branch, and does not tell its cells"),
         Probed("slots", str(wanted.slots)),
+        Probed("own sampler", "yes", "probabilities after its chain, for sample --against"),
     )

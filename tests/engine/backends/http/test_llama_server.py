@@ -95,7 +95,7 @@ def test_what_it_is_and_can(backend: TopBackend) -> None:
     assert "llama.cpp" in facts.versions
     told = {one.name: one.value for one in facts.probed}
     assert told["log-probabilities"] == "raw log-probabilities"
-    assert told["top N"] == "any number"
+    assert told["candidates"] == "any number"
     assert told["cached tokens"] == "yes"
     assert told["slots"] == "2"
     assert told["metrics"] == ""

@@ -76,7 +76,7 @@ def test_a_server_that_can_all(name: str) -> None:
         assert set(facts.versions.values()) == {"b1-fake" if name == "llamacpp" else "0.0-fake"}
         assert found["ids in and out"] == "yes"
         assert found["log-probabilities"] == "raw log-probabilities"
-        assert found["top N"] == "any number"
+        assert found["candidates"] == "any number"
         assert found["metrics"] == "yes"
 
 
@@ -93,7 +93,7 @@ def test_the_most_log_probabilities_are_found_by_trying(name: str) -> None:
     with attached(FAKES[name](most=23)) as (backend, _):
         assert backend.facts.top == 23
         assert backend.facts.vocab_size == 300
-        assert probed(backend)["top N"] == "23"
+        assert probed(backend)["candidates"] == "23"
         with pytest.raises(BackendError, match="at most 23"):
             backend.widened([1, 2], 24)
 

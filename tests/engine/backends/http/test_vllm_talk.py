@@ -41,7 +41,7 @@ def test_what_it_is_and_can(backend: TopBackend) -> None:
     assert {one.name: one.value for one in facts.probed} == {
         "ids in and out": "yes",
         "log-probabilities": "raw log-probabilities",
-        "top N": "50",
+        "candidates": "50",
         "prompt log-probabilities": "yes",
         "cached tokens": "yes",
         "own milliseconds": "",
