@@ -78,6 +78,7 @@ def test_a_server_that_can_all(name: str) -> None:
         assert found["log-probabilities"] == "raw log-probabilities"
         assert found["candidates"] == "any number"
         assert found["metrics"] == "yes"
+        assert facts.tells_all, "panes may ask for the whole vocabulary"
 
 
 @pytest.mark.parametrize("name", FAKES)
@@ -94,6 +95,7 @@ def test_the_most_log_probabilities_are_found_by_trying(name: str) -> None:
         assert backend.facts.top == 23
         assert backend.facts.vocab_size == 300
         assert probed(backend)["candidates"] == "23"
+        assert not backend.facts.tells_all
         with pytest.raises(BackendError, match="at most 23"):
             backend.widened([1, 2], 24)
 
