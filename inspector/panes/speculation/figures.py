@@ -21,7 +21,7 @@ from inspector.draw.numbers import (
     plural,
     three,
 )
-from inspector.panes.speculation.worth import Plain, plain_step, where, worth
+from inspector.panes.speculation.worth import Plain, plain_step, rows_at_once, where, worth
 from inspector.state.view import RunLog, View
 
 
@@ -36,6 +36,8 @@ class BranchRounds:
     plain: Plain | None
     starts: tuple[int, ...]
     """Position of each round's first token."""
+    rows: Content | None
+    """The dtype that would be best for passes over a few rows."""
 
 
 def rounds_of(view: View) -> BranchRounds:
@@ -53,7 +55,12 @@ def _rounds_of(log: RunLog, cursor: int, _: int) -> BranchRounds:
     at = {node: prompt + index for index, node in enumerate(figures["node"].tolist())}
     starts = tuple(at.get(one.node, 0) for one in rounds)
     return BranchRounds(
-        rounds, acceptance(rounds), acceptance(timed), plain_step(log, figures), starts
+        rounds,
+        acceptance(rounds),
+        acceptance(timed),
+        plain_step(log, figures),
+        starts,
+        rows_at_once(log.facts),
     )
 
 
@@ -79,6 +86,7 @@ def lines(found: BranchRounds, width: int) -> list[Content]:
         cut(_times(found.timed), width),
         cut(worth(found.timed, found.plain), width),
         *([where(found.rounds, found.starts, found.plain, width)] if found.plain else []),
+        *([cut(found.rows, width)] if found.rows is not None else []),
     ]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from textual.content import Content
 
 from engine.acceptance import Acceptance, break_even, speed_up, stretches
+from engine.records.model import FEW_ROWS, ModelFacts, best_of_rows
 from engine.records.round import RoundRecord
 from engine.records.step_table import Figures, steady
 from engine.run.tree import ROOT
@@ -65,6 +66,22 @@ def worth(timed: Acceptance, plain: Plain | None) -> Content:
         + Content(" → ")
         + derived(speed, "bold")
         + muted(f" · {pays or 'no acceptance would pay'}")
+    )
+
+
+def rows_at_once(facts: ModelFacts | None) -> Content | None:
+    """The dtype that is fastest for a pass over a few rows, as timed at load; None if none was."""
+    best = best_of_rows(facts.dtype_trials) if facts is not None else None
+    if facts is None or best is None:
+        return None
+    timed = [one for one in facts.dtype_trials if one.rows_ms is not None]
+    figures = ", ".join(f"{one.dtype} {ms(one.rows_ms or 0.0)}" for one in timed)
+    here = facts.dtype.split()[0]
+    then = "" if best.dtype == here else f"; this run is in {here}: try --dtype {best.dtype}"
+    return (
+        muted(f" {FEW_ROWS} rows a pass, at load •: {best.dtype} is fastest")
+        + Content.styled(then, "$warning")
+        + muted(f" ({figures})")
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 from textual.geometry import Size
 
+from engine.records.model import DtypeTrial
 from engine.records.round import Accept
 from inspector.panes.speculation.pane import SpeculationUI, draw
 from inspector.state.view import RunLog, View
@@ -98,6 +99,28 @@ This branch: 2 rounds ───────────────────�
  where it pays █· ƒ 1 of 2 rounds, most at position 2: 2.46×
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "words"),
+    [
+        (
+            "float16",
+            "float32 is fastest; this run is in float16: try --dtype float32 (float32 28.0 ms",
+        ),
+        ("float32", "float32 is fastest (float32 28.0 ms, float16 41.0 ms)"),
+    ],
+)
+def test_the_dtype_that_is_best_for_a_few_rows_is_said(dtype: str, words: str) -> None:
+    one = log([1, 2, 0], [2, 1, 3], q=[0.1, 0.1, 0.7, 0.1], seed=1)
+    assert one.facts is not None
+    trials = (
+        DtypeTrial("float32", True, "", 30.0, 28.0),
+        DtypeTrial("float16", True, "", 20.0, 41.0),
+        DtypeTrial("bfloat16", None, "", 20.0),
+    )
+    one.facts = replace(one.facts, dtype=dtype, dtype_trials=trials)
+    assert words in lines(draw(View(one, 2), Size(120, 24)))
 
 
 def test_the_row_of_the_cursors_token_is_selected() -> None:
