@@ -12,7 +12,7 @@ from engine.backends.tokens import ids_of
 from engine.records.cache import KVState
 from engine.records.step import Draw, StepRecord, StepTiming, Stop, StopKind
 from engine.records.vocabulary import Token, Vocabulary
-from engine.run.reading import Distribution
+from engine.run.distribution import Distribution
 from engine.run.step_tree import Ids
 from engine.sampling.chain import Effective, Ladder, SamplingError, forced
 from engine.sampling.partial import TailMissing

@@ -23,9 +23,10 @@ from engine.records.round import (
     RoundRecord,
 )
 from engine.records.step import Came, StepRecord, StepTiming
+from engine.run.distribution import Ahead
 from engine.run.draft import DraftSource, Drawer, Proposal
 from engine.run.drawing import Drawing, Wanted
-from engine.run.reading import Ahead, Reading
+from engine.run.reading import Reading
 from engine.run.step_tree import Ids
 from engine.run.verdicts import Judge, Outcome
 from engine.sampling.chain import Ladder, SamplingError

@@ -13,7 +13,7 @@ from engine.backends.base import BackendError
 from engine.records.columns import Part, PassColumn, PassRecord
 from engine.records.step import StepRecord, StepTiming
 from engine.run.checks import StepperError
-from engine.run.reading import Distribution
+from engine.run.distribution import Distribution
 from engine.run.speculation import Speculation
 from engine.run.stepper import Stepper
 from engine.run.together import Text, Together, read_together

@@ -22,10 +22,11 @@ from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import RoundRecord
 from engine.records.step import StepRecord, brief
 from engine.run.checks import StepperError, check_ids, check_node, check_prompt, check_room
+from engine.run.distribution import Distribution
 from engine.run.drawing import Drawing, Wanted
 from engine.run.logit_store import DEFAULT_BUDGET
 from engine.run.prompt import prompt_of_ids, prompt_of_text
-from engine.run.reading import PREFILL_CHUNK, Distribution, Reading
+from engine.run.reading import PREFILL_CHUNK, Reading
 from engine.run.speculation import Speculation, Speculator
 from engine.run.step_tree import LiveTree
 from engine.run.thinking import Thinking

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from engine.backends.base import BackendError, Row
 from engine.records.columns import Part
-from engine.run.reading import Distribution, Reading
+from engine.run.distribution import Distribution
+from engine.run.reading import Reading
 from engine.run.tree import ROOT
 
 _SEPARATE = "this model's rows cannot share a pass, so each has one of its own"

@@ -23,6 +23,7 @@ from engine.backends.hf.results import explained
 from engine.backends.hf.rows import fork, read_rows
 from engine.backends.hf.upcast import upcast_of
 from engine.kv import attention
+from engine.kv.branch import Branch
 from engine.kv.cache import PooledCache
 from engine.models.token_table import TokenTable
 from engine.records.arrays import FloatArray
@@ -261,7 +262,11 @@ class HFBackend:
 
     def kv(self, sequence: TokenSequence | None = None) -> tuple[int, int | None]:
         """(positions stored, of the layer that stores most; bytes that they take in all layers)."""
-        return self._reader.kv(sequence)
+        if self.pool is not None and isinstance(sequence, Branch):
+            return self.pool.size_of(sequence)
+        if self.pool is None and sequence is not None and sequence is not self.sequence:
+            return len(sequence), None  # of several texts the cache holds the last one
+        return self._reader.kv()
 
     def pool_state(self) -> PoolState | None:
         return None if self.pool is None else self.pool.state()

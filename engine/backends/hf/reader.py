@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from engine.backends.hf.parts import Parts
 from engine.backends.hf.pool import branch_of
 from engine.backends.hf.results import check_finite, explained, in_main_memory
 from engine.backends.hf.upcast import ROWS
-from engine.kv.branch import Branch
 from engine.kv.cache import PooledCache
 from engine.kv.lookup import OTHER_VARIANT
 from engine.models.checks import first_line
@@ -81,8 +81,7 @@ class Reader:
         if sequence is self.sequence:
             return []
         if self.pool is None:
-            ids = own_list(sequence)
-            again = ids[self.reuse([*ids, 0]) :]
+            again = own_list(sequence)[self.reuse([*own_list(sequence), 0]) :]
             # Not the list that somebody may hold: what is read next is another text.
             self._own_ids = list(self._own_ids)
             return again
@@ -97,7 +96,7 @@ class Reader:
         self._own_ids = sequence
 
     def _variant(self, length: int) -> bytes:
-        """Key of everything besides its tokens that K and V of a text of ``length`` depend on."""
+        """Key of all besides its tokens that K and V of a text of ``length`` depend on."""
         return b"" if self.parts.rope is None else self.parts.rope.variant(length)
 
     def reuse(self, ids: Sequence[int]) -> int:
@@ -181,13 +180,10 @@ class Reader:
                 raise BackendError(f"the cache cannot be rewound: {first_line(error)}") from error
         del self._own_ids[-count:]
 
-    def kv(self, sequence: TokenSequence | None = None) -> tuple[int, int | None]:
+    def kv(self) -> tuple[int, int | None]:
         """(positions stored, of the layer that stores most; bytes that they take in all layers)."""
         if self.pool is not None:
-            branch = sequence if isinstance(sequence, Branch) else self.pool.current
-            return self.pool.size_of(branch)
-        if sequence is not None and sequence is not self._own_ids:
-            return len(sequence), None  # of several texts the cache holds the last one
+            return self.pool.size_of(self.pool.current)
         return hf_cache.stored(self.cache), hf_cache.nbytes(self.cache)
 
     def forget(self) -> None:
@@ -339,8 +335,7 @@ class Reader:
             raise explained(error, count) from error
         if self.pool is None:
             self._own_ids.extend(ids)
-        moved = zip(self.blocks_moved(), before, strict=True)
-        copied, evicted = (now - then for now, then in moved)
+        copied, evicted = map(sub, self.blocks_moved(), before)
         return ForwardPass((row,), ms, warmup, copied_blocks=copied, evicted_blocks=evicted)
 
     def _first_of_its_kind(self, count: int) -> bool:
@@ -396,9 +391,7 @@ class Reader:
                 output = parts.model(given, **self.keywords, **only, **more)
             # Cloned, or one row would keep the rows of a whole prompt in memory.
             last = (output.logits[0, -positions:] if positions else output.logits[0, -1]).clone()
-        if self.pool is not None:
-            pass
-        elif self.cache is None and self.argument is not None:
+        if self.pool is None and self.cache is None and self.argument is not None:
             self.cache = getattr(output, self.argument, None)
             if self.cache is not None:
                 self.keywords[self.argument] = self.cache
