@@ -18,6 +18,7 @@ from textual.content import Content
 from engine.commands import Column, Configure, StepMany, Submit
 from engine.records.columns import PassRecord
 from engine.records.prompt import PromptRecord
+from engine.records.step import StopKind
 from engine.records.thinking import ThinkingSettings
 from engine.run.tree import ROOT
 from engine.text import quote
@@ -42,6 +43,8 @@ class Way:
 
     name: str
     rows: int
+    budget: int
+    """Of each row."""
     thought: int
     answered: int
     passes: int
@@ -112,6 +115,7 @@ def _way(
     return Way(
         name,
         rows,
+        budget,
         sum(thought for thought, _ in counts),
         sum(answered for _, answered in counts),
         passes,
@@ -128,7 +132,9 @@ def _split(log: RunLog, tip: int, thinking: ThinkingSettings) -> tuple[int, int]
 
 
 def _answer(log: RunLog, tip: int, thinking: ThinkingSettings) -> str:
-    path = log.path(tip)
+    path, stop = log.path(tip), log.nodes[tip].stop
+    if stop is not None and stop.kind is StopKind.STOP_TOKEN:
+        path = path[:-1]
     mask = thinking_mask(log.prompt, path.tokens, thinking)
     return answer_of(output_text(path.only(~mask)))
 
@@ -141,7 +147,7 @@ def way_lines(ways: Sequence[Way], width: int) -> Iterator[Content]:
     head += right(muted("time  "), _TIME) + right(muted("tok/s  "), _TIME)
     yield cut(head, width)
     for one in ways:
-        line = padded(Content(f"{one.name}, {one.rows} × budget"), _NAME)
+        line = padded(Content(f"{one.name}, {one.rows} × {one.budget:,}"), _NAME)
         for count in (one.thought, one.answered, one.passes):
             line += right(Content(f"{count:,}"), _COUNT)
         speed = one.per_second
@@ -149,7 +155,8 @@ def way_lines(ways: Sequence[Way], width: int) -> Iterator[Content]:
         line += right(derived(three(speed) if speed is not None else "—"), _TIME)
         yield cut(line, width)
         said = "; ".join(
-            f"{count} of {one.rows}: {quote(answer, _SHOWN)}" for answer, count in one.votes[:3]
+            f"{count} of {one.rows}: {quote(answer, _SHOWN) if answer else 'none'}"
+            for answer, count in one.votes[:3]
         )
         yield from wrapped("  answer", _NAME, width, said)
 

@@ -29,8 +29,8 @@ from tests.fakes import SMOLLM2, case_36, chunk, kv, prefill, prompt, step, text
 from tests.thinkers import LETTERS, WORDS
 
 WAYS = (
-    Way("serial", 1, 96, 8, 104, 4000.0, (("7", 1),)),
-    Way("parallel", 4, 96, 32, 32, 2000.0, (("7", 3), ("x\x1b[2J", 1))),
+    Way("serial", 1, 96, 96, 8, 104, 4000.0, (("", 1),)),
+    Way("parallel", 4, 24, 96, 32, 32, 2000.0, (("7", 3), ("x\x1b[2J", 1))),
 )
 
 
@@ -139,9 +139,9 @@ def test_one_long_thought_or_several_short_ones() -> None:
     """104 tokens in 4 s are 26 a second; 128 in 2 s are 64, and three of four say 7."""
     shown = [line.rstrip() for line in texts(way_lines(WAYS, 80)).splitlines()]
     assert shown[1:] == [
-        "serial, 1 × budget            96         8       104    4.00 s ƒ      26.0 ƒ",
-        '  answer              1 of 1: "7"',
-        "parallel, 4 × budget          96        32        32    2.00 s ƒ      64.0 ƒ",
+        "serial, 1 × 96                96         8       104    4.00 s ƒ      26.0 ƒ",
+        "  answer              1 of 1: none",
+        "parallel, 4 × 24              96        32        32    2.00 s ƒ      64.0 ƒ",
         '  answer              3 of 4: "7"; 1 of 4: "x␛[2J"',
     ]
 
