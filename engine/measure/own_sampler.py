@@ -39,7 +39,7 @@ def check_sampler(stepper: Stepper, node: int, dials: Mapping[str, Any]) -> Samp
     ids = stepper.path_ids(stepper.tree.parents[node])
     settings = effective(backend.own_stack, dials, resolve=lambda text: ids_of(backend, text))
     theirs = backend.own_sampler(ids, values_of(settings), MOST_LISTED)
-    ours = _ours(stepper, node, settings, ids)
+    ours = our_candidates(stepper, node, settings, ids)
     return compare(node, settings, ours, theirs, backend)
 
 
@@ -53,7 +53,7 @@ def values_of(settings: Effective) -> dict[str, Value]:
     }
 
 
-def _ours(stepper: Stepper, node: int, settings: Effective, ids: list[int]) -> Candidates:
+def our_candidates(stepper: Stepper, node: int, settings: Effective, ids: list[int]) -> Candidates:
     """Candidates that our chain leaves."""
     backend, prompt = stepper.backend, stepper.prompt
     assert prompt is not None, "there is a node"

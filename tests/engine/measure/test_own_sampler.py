@@ -13,7 +13,7 @@ import pytest
 from engine.backends import open_backend
 from engine.backends.base import BackendError
 from engine.backends.llamacpp.dials import sampler_request
-from engine.measure.own_sampler import check_sampler, compare
+from engine.measure.own_sampler import check_sampler, compare, our_candidates
 from engine.records.sampler_check import SamplerCheck
 from engine.run.stepper import Stepper
 from engine.sampling.candidates import Candidates
@@ -73,8 +73,7 @@ def test_it_would_notice(steppers: list[tuple[Stepper, int]]) -> None:
     theirs = backend.own_sampler(ids, {"top_k": 6, "top_p": 0.95, "temperature": 0.8}, 99)
     assert ours.same
     chain = effective("llamacpp", {"top_k": 5, "min_p": 0.0})
-    model = Candidates.from_logits(stepper.dense(node))
-    final = chain.chain.run_from(model, stepper._context(0, 0, chain)).final
+    final = our_candidates(stepper, node, chain, ids)
     found = compare(node, chain, final, theirs, backend)
     assert not found.same
     assert found.parted == 1
