@@ -30,6 +30,8 @@ class AskedEngine:
     asked: list[tuple[int, int, int, bool]] = field(default_factory=list)
     """(ids, top, slot, reuse) of every row."""
     requests: int = 0
+    ends: tuple[int, ...] = ()
+    """Tokens behind which the engine does not go on by itself."""
     held: dict[int, list[int]] = field(default_factory=dict)
 
     def next_token(self, ids: Sequence[int], top: int, *, slot: int, reuse: bool) -> Answer:
@@ -54,7 +56,9 @@ class AskedEngine:
             answers.append(self.next_token(text, top, slot=slot, reuse=True))
             taken.append(int(answers[-1].top.ids[0]))
             text.append(taken[-1])
-        self.requests -= count - 1
+            self.requests -= len(taken) > 1
+            if taken[-1] in self.ends:
+                break
         return Continued(tuple(answers), tuple(taken))
 
     def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:

@@ -153,7 +153,9 @@ class TopBackend:
         if got is None:
             raise BackendError("the engine gave no answer")
         row = self._ahead.put(whole, got, now_ms() - started)
-        self._fetch_more([*whole, *got.taken], self.foreseen - len(got.answers))
+        # Fewer than it was asked for: the text ends there.
+        if len(got.answers) == self._prefetch.count:
+            self._fetch_more([*whole, *got.taken], self.foreseen - len(got.answers))
         return row
 
     def _fetch_more(self, ids: list[int], wanted: int) -> None:

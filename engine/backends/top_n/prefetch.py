@@ -17,8 +17,10 @@ class Prefetch:
         self._thread: ThreadPoolExecutor | None = None
         self._future: Future[Continued] | None = None
         self.ids: list[int] = []
-        """The text of the request that runs, and ``slot`` its place in the cache."""
+        """The text of the request that runs or ran last, ``count`` the rows that it asks for."""
+        self.count = 0
         self.slot: Slot | None = None
+        """Its place in the cache; None where none runs."""
 
     def has(self, ids: Sequence[int]) -> bool:
         """True if the request that runs is for the rows behind ``ids``."""
@@ -29,7 +31,7 @@ class Prefetch:
         assert self._future is None, "one at a time"
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "rows-ahead")
-        self.ids, self.slot = list(ids), slot
+        self.ids, self.count, self.slot = list(ids), count, slot
         self._future = self._thread.submit(
             self._completer.continued, self.ids, top, count, slot=slot.number
         )

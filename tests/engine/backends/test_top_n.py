@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from engine.backends.top_n.slots import Slots
 from engine.commands import Open
 from engine.drafts.active import Drafts
 from engine.progress import silent
+from engine.records.arrays import FloatArray
 from engine.records.engine import EngineTimes
 from engine.records.partial import Interval, TopLogprobs
 from engine.records.round import DraftSettings
@@ -286,6 +288,23 @@ def test_another_token_drops_what_came_ahead() -> None:
     # And a step back over a row that was given out asks for it again.
     again = made.extend(8, force=5)
     assert made.extend(again.node).token.id == int(words([*made.path_ids(8), 5]).argmax())
+
+
+def test_behind_the_end_of_a_text_nothing_is_fetched() -> None:
+    end = WIDTH - 1
+
+    def ending(ids: Sequence[int]) -> FloatArray:
+        logits = words(ids).copy()
+        logits[end] = 50.0 if len(ids) == 35 else -50.0
+        return logits
+
+    backend, engine = asked_backend(scripted(), ending, ends=(end,))
+    made = Stepper(backend, effective("guide", {}, spec="temperature=0 >"), max_tokens=100)
+    made.submit(" w1 w2 w3 w4")
+    steps = list(made.run())
+    assert steps[-1].token.id == end
+    backend.close()
+    assert max(length for length, _, _, _ in engine.asked) == 35
 
 
 def test_a_run_that_draws_gets_nothing_ahead() -> None:
