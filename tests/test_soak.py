@@ -118,7 +118,7 @@ def test_c4_the_text_so_far_is_not_copied_at_every_step() -> None:
 def test_c4_what_stages_know_of_the_text_is_not_copied_and_stays_as_it_was() -> None:
     stepper = run()
     made = [stepper.step().token.id for _ in range(5)]
-    known = stepper._context(stepper.cursor, 0, stepper.settings).output_ids
+    known = stepper.plan(stepper.cursor, None, 0, None)[1].output_ids
     stepper.step()
     assert not isinstance(known, (tuple, list))
     assert len(known) == 5
@@ -126,7 +126,7 @@ def test_c4_what_stages_know_of_the_text_is_not_copied_and_stays_as_it_was() -> 
     assert (known[0], known[-1], known[1:3]) == (made[0], made[-1], tuple(made[1:3]))
     with pytest.raises(IndexError):
         known[5]
-    assert list(stepper._context(2, 0, stepper.settings).output_ids) == made[:2]
+    assert list(stepper.plan(2, None, 0, None)[1].output_ids) == made[:2]
 
 
 def test_a_common_beginning_is_found_to_the_position() -> None:

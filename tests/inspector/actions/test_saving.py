@@ -124,6 +124,7 @@ def test_c4_a_run_waits_for_its_file_so_that_little_is_left_to_write_at_the_end(
 ) -> None:
     """A disk slower than the run; then one that hangs, which ends no run, and loses nothing."""
     monkeypatch.setattr("inspector.state.recorder._MOST_WAITING", 3)
+    monkeypatch.setattr("inspector.state.recorder._PACE_S", 5.0)
     records = forked_run()
     hangs, free, add, left = threading.Event(), threading.Event(), SessionWriter.add, []
 
@@ -141,6 +142,7 @@ def test_c4_a_run_waits_for_its_file_so_that_little_is_left_to_write_at_the_end(
         left.append(recorder._jobs.qsize())
     assert max(left) == 3
     hangs.set()
+    monkeypatch.setattr("inspector.state.recorder._PACE_S", 0.05)
     steps = [one for one in records if isinstance(one, StepRecord)]
     for node in range(20, 26):
         recorder.record([replace(steps[0], node=node)])

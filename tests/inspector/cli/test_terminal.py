@@ -39,14 +39,16 @@ def state_of(one: Terminal) -> str:
 def engine_of(one: Terminal) -> int:
     """The engine's process; the other child keeps track of multiprocessing's resources."""
 
-    def found() -> list[int]:
-        children = children_of(one.pid)
-        return [
-            one for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()
-        ]
+    found: list[int] = []
 
-    assert wait(found), "no engine"
-    return found()[0]
+    def look() -> list[int]:
+        for child in children_of(one.pid):
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+        return found
+
+    assert wait(look), "no engine"
+    return found[0]
 
 
 def stepped(one: Terminal) -> None:
