@@ -42,9 +42,11 @@ def engine_of(one: Terminal) -> int:
     found: list[int] = []
 
     def look() -> list[int]:
-        for child in children_of(one.pid):
-            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(child)
+        found.extend(
+            child
+            for child in children_of(one.pid)
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+        )
         return found
 
     assert wait(look), "no engine"
