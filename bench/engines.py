@@ -182,13 +182,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="turns each (default 7)")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of both")
     parser.add_argument("--context", type=int, help="--context of ours")
+    parser.add_argument(
+        "--tops",
+        action="store_true",
+        help="also with other --top; each is an engine more in this process, in the others' way",
+    )
     args = parser.parse_args()
     path = Path(args.model) if args.model else bundled_file(DEFAULT, silent, offline=False)
     wanted = {"model": str(path), "threads": args.threads or None, "context": args.context}
     backend = open_backend("llamacpp", wanted)
     own, loop = memory(), OwnLoop(path, args.threads)
     ids = list(backend.tokenize(PROMPTS[0], chat=False, system=None).ids)
-    others = {top: open_backend("llamacpp", {**wanted, "top": top}) for top in TOPS}
+    others = {
+        top: open_backend("llamacpp", {**wanted, "top": top}) for top in (TOPS if args.tops else ())
+    }
     drawing = {"temperature": 0.8}
     contenders = [
         Contender("llama.cpp's own loop", lambda tokens: loop.step_ms(ids, tokens)),
