@@ -187,7 +187,10 @@ def _sum(parts: Sequence[Phase], total: float | None, width: int, *, signs: bool
         long, short = f"{long} •", f"{short} •"
     figure = derived(ms(known), "bold")
     if LABEL + figure.cell_length + len(short) + 5 > width:
-        return [row(name, LABEL, width, figure), cut(muted(f"= {short}"), width)]
+        # Cut off it would be no sum; the axis below has its parts.
+        sums = (f"= {one}" for one in (short, short.replace(" + ", "+")))
+        below = next((one for one in sums if Content(one).cell_length <= width), "")
+        return [row(name, LABEL, width, figure), *([muted(below)] if below else [])]
     return [row(name, LABEL, width, figure, f"= {long}", f"= {short}")]
 
 
