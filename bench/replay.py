@@ -80,7 +80,7 @@ def first_paints(files: Sequence[Path], rounds: int) -> list[list[float]]:
         for file, found in zip(files, figures, strict=True):
             with open_session(file) as session:
                 twin = Twin(session)
-            with Terminal("replay", str(file)) as terminal:
+            with Terminal("replay", "--end", str(file)) as terminal:
                 for text in (twin.at_last(), twin.last_row):
                     if text not in terminal.written:
                         terminal.wait(text, 60)
@@ -154,7 +154,7 @@ class Jumper:
 def jump_paints(file: Path, jumps: int) -> dict[str, list[float]]:
     """Milliseconds from key to paint, one figure a jump, by where it leads."""
     figures: dict[str, list[float]] = {"to the first": [], "to the last": []}
-    with Terminal("replay", str(file)) as terminal, open_session(file) as session:
+    with Terminal("replay", "--end", str(file)) as terminal, open_session(file) as session:
         jumper = Jumper(terminal, session)
         terminal.wait(jumper.twin.at_last(), 60)
         settled(terminal)
