@@ -17,16 +17,11 @@ of 0.01 all but one to three on these prompts.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,6 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import sampler_recording
+from bench.vllm_process import serving
 
 PROMPTS = (
     "The capital of France is",
@@ -80,7 +76,8 @@ AT_THE_SECOND: tuple[dict[str, Any], ...] = (
 
 def main(model: str, target: str) -> None:
     """Record every setting on every prompt."""
-    with _server(model) as url:
+    told = ("--max-logprobs", "-1", "--logprobs-mode", "processed_logits")
+    with serving(sys.executable, model, 8765, *told) as url:
         record(url, Path(target))
 
 
@@ -182,37 +179,6 @@ def _post(url: str, body: dict[str, Any]) -> Any:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise SystemExit(f"{body}: {error.read().decode()}") from None
-
-
-@contextlib.contextmanager
-def _server(model: str, port: int = 8765) -> Iterator[str]:
-    """A running server's address."""
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
-    command += [
-        "--served-model-name",
-        "m",
-        "--max-logprobs",
-        "-1",
-        "--logprobs-mode",
-        "processed_logits",
-    ]
-    command += ["--enforce-eager", "--dtype", "float32", "--max-model-len", "1024"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    process = subprocess.Popen(command, env=os.environ | environment)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            if process.poll() is not None:
-                raise SystemExit("the server ended")
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"{url}/health", timeout=1).close()
-                break
-            time.sleep(1)
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
 
 
 if __name__ == "__main__":

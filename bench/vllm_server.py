@@ -10,19 +10,15 @@ them, for the talk. The last line is one JSON object.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import statistics
-import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.vllm_process import serving
 from engine.backends import open_backend
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
@@ -43,10 +39,10 @@ def main() -> None:
     given = parser.parse_args()
     figures: dict[str, object] = {}
     if given.steps:
-        with _server(given.python, given.model, "-1") as url:
+        with _server(given, "-1") as url:
             figures = _measured(url, given.steps)
     if given.record:
-        with _server(given.python, given.model, MOST) as url, recording(given.record, given.model):
+        with _server(given, MOST) as url, recording(given.record, given.model):
             talk(url)
     print(json.dumps(figures))
 
@@ -93,28 +89,9 @@ def _timed(url: str, top: int, steps: int) -> float:
     return round(median, 2)
 
 
-@contextlib.contextmanager
-def _server(python: str, model: str, most: str, port: int = 8766) -> Iterator[str]:
-    """A running server's address."""
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
-    command += ["--served-model-name", "m", "--max-logprobs", most, "--enforce-eager"]
-    command += ["--enable-prompt-tokens-details", "--dtype", "float32", "--max-model-len", "1024"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    process = subprocess.Popen(command, env=os.environ | environment, stdout=sys.stderr)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            if process.poll() is not None:
-                raise SystemExit("the server ended")
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"{url}/health", timeout=1).close()
-                break
-            time.sleep(1)
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
+def _server(given: argparse.Namespace, most: str) -> AbstractContextManager[str]:
+    told = ("--max-logprobs", most, "--enable-prompt-tokens-details")
+    return serving(given.python, given.model, 8766, *told)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from engine.backends.http import llama_server as api
 from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, token_of
-from engine.backends.http.open import backend_of, client_of
+from engine.backends.http.open import opened
 from engine.backends.http.probing import accepted, alike, metrics_row, values_are
 from engine.backends.llamacpp.dials import sampler_request
 from engine.backends.top_n.backend import TopBackend
@@ -22,7 +22,6 @@ from engine.progress import Progress
 from engine.records.engine import Probed
 from engine.records.model import ModelFacts
 from engine.records.vocabulary import Token, TokenKind, Vocabulary
-from engine.timing import now_ms
 
 _PATH = "/v1/completions"
 
@@ -219,10 +218,5 @@ def _slots_row(client: Client) -> Probed:
 
 def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
     """Attach to the server at the option ``url``. Raises BackendError."""
-    started, client = now_ms(), client_of(options, "llamacpp")
-    try:
-        server, facts = attach(client, options.get("model"), progress)
-        return backend_of(server, facts, options, started)
-    except BaseException:
-        client.close()
-        raise
+    model = options.get("model")
+    return opened("llamacpp", options, lambda client: attach(client, model, progress))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ class Attached(Completer, Tokens, Protocol):
     """A server: it tells distributions and tokens."""
 
 
-def client_of(options: Mapping[str, Any], engine: str) -> Client:
+def _client_of(options: Mapping[str, Any], engine: str) -> Client:
     """The client for the URL of the options. Raises BackendError where there is none."""
     url = options.get("url")
     if not url:
@@ -54,7 +54,22 @@ def names_of(wanted: str | None) -> Names | None:
         raise BackendError(f"--tokenizer: {error}") from None
 
 
-def backend_of(
+def opened(
+    engine: str,
+    options: Mapping[str, Any],
+    attach: Callable[[Client], tuple[Attached, ModelFacts]],
+) -> TopBackend:
+    """The backend of the server at the option ``url``. Raises BackendError, the client closed."""
+    started, client = now_ms(), _client_of(options, engine)
+    try:
+        server, facts = attach(client)
+        return _backend_of(server, facts, options, started)
+    except BaseException:
+        client.close()
+        raise
+
+
+def _backend_of(
     server: Attached, facts: ModelFacts, options: Mapping[str, Any], started_ms: float
 ) -> TopBackend:
     """The backend of a server that was attached to since ``started_ms``."""

@@ -10,7 +10,7 @@ from engine.backends.http import openai as api
 from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of
 from engine.backends.http.names import KNOWN_ENDS, token_of
-from engine.backends.http.open import backend_of, client_of
+from engine.backends.http.open import opened
 from engine.backends.http.probing import accepted, alike, largest, metrics_row, values_are
 from engine.backends.top_n.backend import TopBackend
 from engine.backends.top_n.completer import Abilities, Answer
@@ -21,7 +21,6 @@ from engine.records.model import ModelFacts
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import Origin
 from engine.records.vocabulary import Token, TokenKind, Vocabulary
-from engine.timing import now_ms
 
 _PATH = "/v1/completions"
 MOST_TOKENS = 1 << 18
@@ -214,10 +213,5 @@ def _pairs(found: api.Listed) -> dict[bytes, float]:
 
 def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
     """Attach to the server at the option ``url``. Raises BackendError."""
-    started, client = now_ms(), client_of(options, "openai")
-    try:
-        server, facts = attach(client, options.get("model"), progress)
-        return backend_of(server, facts, options, started)
-    except BaseException:
-        client.close()
-        raise
+    model = options.get("model")
+    return opened("openai", options, lambda client: attach(client, model, progress))

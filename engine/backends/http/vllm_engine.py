@@ -14,7 +14,7 @@ from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.fields import MOST_VOCAB, Fields
 from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, token_of
-from engine.backends.http.open import backend_of, client_of, names_of
+from engine.backends.http.open import names_of, opened
 from engine.backends.http.probing import (
     MOST_TOP,
     Values,
@@ -34,7 +34,6 @@ from engine.records.engine import EngineTimes, Probed
 from engine.records.model import ModelFacts
 from engine.records.partial import TopLogprobs
 from engine.records.vocabulary import Token, TokenKind, Vocabulary
-from engine.timing import now_ms
 
 _PATH = "/v1/completions"
 _WHOLE = -1
@@ -282,12 +281,7 @@ def _ends(server: VllmServer, ids: Sequence[int]) -> list[int]:
 
 def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
     """Attach to the server at the option ``url``. Raises BackendError."""
-    started, client = now_ms(), client_of(options, "vllm")
-    try:
-        server, facts = attach(
-            client, options.get("model"), names_of(options.get("tokenizer")), progress
-        )
-        return backend_of(server, facts, options, started)
-    except BaseException:
-        client.close()
-        raise
+    model, tokenizer = options.get("model"), options.get("tokenizer")
+    return opened(
+        "vllm", options, lambda client: attach(client, model, names_of(tokenizer), progress)
+    )
