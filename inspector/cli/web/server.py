@@ -81,7 +81,8 @@ class _Tab(AppService):
     async def stop(self) -> None:
         await super().stop()
         if self._process is not None:
-            await self._process.wait()
+            # To the end of its pipes: they would outlive the event loop.
+            await self._process.communicate()
 
 
 class LocalServer(Server):
