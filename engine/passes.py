@@ -46,7 +46,7 @@ class Roof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass that read ``tokens`` positions and yielded ``yielded`` tokens of text.
+    """One pass of the model over ``tokens`` positions.
 
     ``context`` counts the positions that its last one saw, itself included. ``nbytes`` is the
     least that it had to move, ``flops`` what it had to compute; ``plain_bytes`` what plain decode
@@ -59,7 +59,6 @@ class Pass:
     ms: float
     nbytes: float
     flops: float
-    yielded: int = 1
     plain_bytes: float = 0.0
     warmup: bool = False
 
@@ -137,7 +136,6 @@ def prefill_passes(facts: ModelFacts, prefill: PrefillRecord | None) -> list[Pas
             ms=one.ms,
             nbytes=step_bytes(facts.weight_bytes, each * (one.start + one.count)),
             flops=pass_flops(facts, one.start, [one.count]),
-            yielded=0,
             warmup=one.warmup,
         )
         for one in prefill.chunks[-NEWEST:]
@@ -194,7 +192,6 @@ def round_passes(
                 ms=record.verify_ms,
                 nbytes=step_bytes(facts.weight_bytes, each * context),
                 flops=pass_flops(facts, start, [record.written], heads=record.written),
-                yielded=record.added,
                 plain_bytes=sum(step_bytes(facts.weight_bytes, each * seen) for seen in before),
                 warmup=record.warmup,
             )
@@ -225,7 +222,6 @@ def batch_passes(
                 ms=record.forward_ms,
                 nbytes=step_bytes(facts.weight_bytes, record.kv_bytes),
                 flops=sum(pass_flops(facts, at - 1, [1]) for at in seen),
-                yielded=len(rows),
                 plain_bytes=len(rows) * facts.weight_bytes + record.kv_bytes,
                 warmup=record.warmup,
             )
