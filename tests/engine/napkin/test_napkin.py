@@ -218,6 +218,72 @@ bandwidth = 2000
 """
 
 
+@pytest.mark.parametrize(
+    ("name", "vocabulary", "mlp", "embeddings"),
+    [
+        ("smollm2-135m", 49_152, 1536, 1),
+        ("llama-2-7b", 32_000, 11_008, 2),
+        ("llama-3.1-8b", 128_256, 14_336, 2),
+        ("llama-3.1-70b", 128_256, 28_672, 2),
+        ("llama-3.1-405b", 128_256, 53_248, 2),
+        ("qwen2.5-7b", 152_064, 18_944, 2),
+    ],
+)
+def test_parameters_that_ship_are_the_sum_of_the_layers(
+    name: str, vocabulary: int, mlp: int, embeddings: int
+) -> None:
+    """Embeddings, and per layer Q and output, K and V, three products of the gated MLP."""
+    one = LIBRARY.models[name]
+    attention = 2 * one.width * one.head_dim * (one.query_heads + one.kv_heads)
+    layer = attention + 3 * one.width * mlp
+    total = embeddings * vocabulary * one.width + one.layers * layer
+    assert one.parameters == pytest.approx(total, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "width", "heads", "kv"),
+    [
+        # LlamaConfig, FalconConfig, MixtralConfig, DeepseekV3Config of transformers 5.24.
+        ("llama-2-7b", 32, 4096, 32, 2 * 32 * 128),
+        ("falcon-7b", 32, 4544, 71, 2 * 64),
+        ("mixtral-8x7b", 32, 4096, 32, 2 * 8 * 128),
+        ("deepseek-v3", 61, 7168, 128, 512 + 64),
+        # Tables of arXiv:2005.14165 and of arXiv:2405.04434.
+        ("gpt-3-175b", 96, 12_288, 96, 2 * 96 * 128),
+        ("deepseek-v2", 60, 5120, 128, 512 + 64),
+    ],
+)
+def test_shapes_that_ship(name: str, layers: int, width: int, heads: int, kv: int) -> None:
+    one = LIBRARY.models[name]
+    assert (one.layers, one.width, one.query_heads, one.values) == (layers, width, heads, kv)
+
+
+def test_the_cache_of_deepseek_v2_is_what_its_paper_says() -> None:
+    """93.3% less than DeepSeek 67B's (95 layers, 8 K/V heads of 128), kept at 6 bits."""
+    v2 = LIBRARY.models["deepseek-v2"]
+    saved = 1 - v2.layers * v2.values * 6 / (95 * 2 * 8 * 128 * 16)
+    assert saved == pytest.approx(0.933, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "a_clock", "ghz", "bits", "gbit"),
+    [
+        ("h100", 132, 4096, 1.83, 5120, 5.23),
+        ("h200", 132, 4096, 1.83, 6144, 6.25),
+        ("a100", 108, 2048, 1.41, 5120, 3.186),
+        ("rtx-4090", 128, 512, 2.52, 384, 21),
+        ("rtx-3090", 82, 512, 1.695, 384, 19.5),
+        ("mi300x", 304, 2048, 2.1, 8192, 5.2),
+    ],
+)
+def test_datasheets_that_ship_follow_from_units_clocks_and_bus(
+    name: str, units: int, a_clock: int, ghz: float, bits: int, gbit: float
+) -> None:
+    one = LIBRARY.machines[name]
+    assert one.flops_per_second == pytest.approx(units * a_clock * ghz * 1e9, rel=0.01)
+    assert one.bytes_per_second == pytest.approx(bits * gbit / 8 * 1e9, rel=0.01)
+
+
 def test_every_entry_that_ships_names_its_source() -> None:
     entries = [*LIBRARY.models.values(), *LIBRARY.machines.values()]
     assert len(entries) > 15
