@@ -357,7 +357,7 @@ class Inspector(FlowApp[None]):
         await self.flow(self.sessions.save())
 
     async def action_export(self) -> None:
-        await self.flow(self.sessions.export())
+        await self.flow(self.sessions.export(self.comparing.comparison))
 
     async def action_sessions(self) -> None:
         await self.flow(self.sessions.browse())

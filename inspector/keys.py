@@ -106,7 +106,8 @@ BRANCHING: list[Binding] = [
 SESSIONS: list[Binding] = [
     shown("w", "save", "Save", "save", "Give this run's session a name"),
     shown("e", "export", "Export", "export",
-           "This run as HTML, Markdown, JSONL or CSV; this screen as SVG"),
+           "This run, or its columns where they are shown, as HTML, Markdown, JSONL or CSV; this "
+          "screen as SVG"),
     shown("o", "sessions", "Sessions", "sessions",
            "Look at saved runs: search, open, rename, compare, delete"),
     shown("I", "interrupted", "Interrupted run", "interrupted",

@@ -15,7 +15,8 @@ from textual.content import Content
 from inspector.actions.host import Host
 from inspector.actions.keeping import Keeping
 from inspector.background import Background
-from inspector.screens.session_asks import ExportMenu, QuitMenu, SaveAsk
+from inspector.screens.session_asks import ComparisonExportMenu, ExportMenu, QuitMenu, SaveAsk
+from inspector.state.comparison import Comparison
 from inspector.state.recorder import records_of
 from sessions.file.format import SUFFIX, SessionError
 from sessions.library import Library, words_of
@@ -56,24 +57,49 @@ class Sessions:
         else:
             recorder.begin(path, records_of(log))
 
-    async def export(self) -> None:
-        """Ask for a form, and write the run in it to the folder that the program was started in."""
-        from sessions.export.formats import write
-        from sessions.export.source import Source
+    async def export(self, comparison: Comparison | None) -> None:
+        """Ask for a form, and write the run in it to the folder that the program was started in.
 
+        ``comparison``: the one on screen, which is then what is written.
+        """
         host, controller = self._host, self._host.controller
         if controller.log.prompt is None:
             host.say("there is nothing to export yet", warn=True)
             return
-        form = await host.ask(ExportMenu())
+        form = await host.ask(ExportMenu() if comparison is None else ComparisonExportMenu())
         if form == "svg":
             self._picture(await host.picture())
+        elif form is not None and comparison is not None:
+            self._columns(comparison, form)
         elif form is not None:
-            tip = controller.view.ahead
-            node = tip[-1].node if tip else controller.cursor.node
-            source = Source.of_log(controller.log, node, self._replayed)
-            path = free_path(self._stem, form)
-            self.exports.submit(partial(self._written, partial(write, source, path, form), path))
+            self._run(form)
+
+    def _run(self, form: str) -> None:
+        from sessions.export.formats import write
+        from sessions.export.source import Source
+
+        controller = self._host.controller
+        tip = controller.view.ahead
+        node = tip[-1].node if tip else controller.cursor.node
+        source = Source.of_log(controller.log, node, self._replayed)
+        path = free_path(self._stem, form)
+        self.exports.submit(partial(self._written, partial(write, source, path, form), path))
+
+    def _columns(self, comparison: Comparison, form: str) -> None:
+        from sessions.compare.compared import compared
+        from sessions.compare.compared_table import pieces
+        from sessions.export.formats import write_pieces
+        from sessions.export.source import Source
+
+        source = Source.of_log(comparison.log, comparison.column.tip, self._replayed)
+        # As they are now: they may go on meanwhile.
+        columns = [(one.state(at), one.tip) for at, one in enumerate(comparison.columns, 1)]
+        path = free_path(f"{self._stem}-columns", form)
+
+        def write() -> None:
+            write_pieces(pieces(compared(source, columns), form), path)
+
+        self.exports.submit(partial(self._written, write, path))
 
     def _written(self, write: Callable[[], None], path: Path) -> None:
         """In a thread: a long run takes its time."""

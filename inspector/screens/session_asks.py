@@ -58,6 +58,21 @@ class ExportMenu(Menu):
         super().__init__(Content("Export this run as"))
 
 
+class ComparisonExportMenu(Menu):
+    """Asks for the form of a comparison's export."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("h", "choose('html')", "HTML, the columns side by side", id="export.html"),
+        Binding("m", "choose('md')", "Markdown tables", id="export.md"),
+        Binding("j", "choose('jsonl')", "JSONL, one object a column", id="export.jsonl"),
+        Binding("c", "choose('csv')", "CSV, a row a column", id="export.csv"),
+        Binding("s", "choose('svg')", "SVG picture of the screen", id="export.svg"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(Content("Export these columns as"))
+
+
 class InterruptedMenu(Menu):
     """Asks what is to become of a run that a crash, or a kill, has interrupted."""
 

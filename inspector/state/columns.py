@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from engine.commands import Column, Settings
@@ -107,6 +107,14 @@ class ComparedColumn:
     def stop(self) -> Stop | None:
         """The end that its text has come to."""
         return self.last.stop if self.last is not None else None
+
+    def state(self, number: int) -> ColumnState:
+        """Settings and end of the column as they are now, under another number."""
+        known, last = self.known or ColumnState(number, self.start), self.last
+        if last is not None:
+            spec, seed = last.chain_spec, last.seed
+            known = replace(known, preset=last.preset, chain_spec=spec, seed=seed)
+        return replace(known, column=number, title=self.title, error=self.error)
 
     @property
     def goes_on(self) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from engine.records.columns import ColumnState, Part, PassRecord
 from engine.records.events import Setting
 from engine.records.step import StepRecord, StopKind
+from engine.records.step_table import StepPath
 from engine.run.tree import ROOT
 from sessions.compare.column_figures import ColumnFigures, column_figures
 from sessions.compare.divergence import Divergence, divergence
@@ -87,19 +88,27 @@ class Compared:
     batch: Batch
 
 
-def compared(source: Source) -> Compared:
-    """The comparison that a run's records hold; one without columns has none."""
-    tips, errors = _tips(source.passes), _errors(source.passes)
+def compared(source: Source, chosen: Iterable[tuple[ColumnState, int]] | None = None) -> Compared:
+    """The comparison that a run's records hold; one without columns has none.
+
+    ``chosen`` are columns with their newest nodes, and passes are those that gave them a token;
+    default: all that passes told of.
+    """
     dtype = source.facts.dtype if source.facts is not None else ""
     dials = {(one.preset, one.chain_spec): one.dials for one in source.told}
     columns = []
-    for state in source.columns.columns:
-        tip = tips.get(state.column, ROOT)
+    for state, tip in _recorded(source) if chosen is None else chosen:
         steps = source.branch(tip) if tip in source.tree and tip != ROOT else ()
-        figures = column_figures(steps, state.error or errors.get(state.column, ""))
+        figures = column_figures(steps, state.error)
         close = figures.closest is not None and figures.closest < _CLOSE.get(dtype, 0.0)
         own = dials.get((state.preset, state.chain_spec), {})
         columns.append(ComparedColumn(state, steps, figures, own, close))
+    passes = source.passes
+    if chosen is not None:
+        nodes = {
+            node for one in columns if isinstance(one.steps, StepPath) for node in one.steps.nodes
+        }
+        passes = [one for one in passes if not nodes.isdisjoint(one.nodes)]
     parts = divergence([one.steps for one in columns])
     return Compared(
         title=source.title,
@@ -109,19 +118,18 @@ def compared(source: Source) -> Compared:
         columns=tuple(columns),
         divergence=parts,
         why=_why(columns, parts),
-        batch=_batch(source.passes),
+        batch=_batch(passes),
     )
 
 
-def _tips(passes: Sequence[PassRecord]) -> dict[int, int]:
-    """Each column's newest node."""
-    return {one.column: one.nodes[-1] for part in passes for one in part.columns if one.nodes}
-
-
-def _errors(passes: Sequence[PassRecord]) -> dict[int, str]:
-    """The reason of each column that has failed."""
-    failed = (one for part in passes for one in part.columns if one.part is Part.FAILED)
-    return {one.column: one.error for one in failed}
+def _recorded(source: Source) -> Iterator[tuple[ColumnState, int]]:
+    """The columns that passes told of, with their newest nodes and why they failed."""
+    parts = [one for part in source.passes for one in part.columns]
+    tips = {one.column: one.nodes[-1] for one in parts if one.nodes}
+    errors = {one.column: one.error for one in parts if one.part is Part.FAILED}
+    for state in source.columns.columns:
+        error = state.error or errors.get(state.column, "")
+        yield replace(state, error=error), tips.get(state.column, ROOT)
 
 
 def _why(columns: Sequence[ComparedColumn], parts: Divergence) -> tuple[int, int, WhyPart] | None:

@@ -1,4 +1,4 @@
-"""A comparison as a table: Markdown, one HTML page with the columns side by side, CSV."""
+"""A comparison as Markdown, as one HTML page with the columns side by side, CSV, JSON lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import json
 from collections.abc import Callable, Iterator
 
 from engine.text import safe
+from sessions.compare import compared_json
 from sessions.compare.column_figures import to_json
 from sessions.compare.compared import Compared
 from sessions.compare.compared_text import FIGURES, batch_lines, figure_row, parting_lines
-from sessions.export.jsonl import plain
+from sessions.export.jsonl import dumps, plain
 from sessions.export.page import escape as html
 from sessions.export.report import escape as markdown
 
@@ -84,10 +85,16 @@ def csv_lines(found: Compared) -> Iterator[str]:
         buffer.truncate()
 
 
+def jsonl_lines(found: Compared) -> Iterator[str]:
+    """A line for the whole, one a column, one for the end."""
+    return (dumps(line) + "\n" for line in compared_json.lines(found))
+
+
 FORMS: dict[str, Callable[[Compared], Iterator[str]]] = {
     "md": markdown_lines,
     "html": html_lines,
     "csv": csv_lines,
+    "jsonl": jsonl_lines,
 }
 
 

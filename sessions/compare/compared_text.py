@@ -103,7 +103,7 @@ def near_tie(one: ComparedColumn) -> str:
 def batch_lines(found: Batch) -> Iterator[str]:
     """The bill: tokens of all columns, in how many passes and how long."""
     if not found.tokens:
-        yield "nothing ran"
+        yield "no pass was made for several columns"
         return
     rate = found.tokens_per_second
     speed = NOTHING if rate is None else f"{rate:.1f} tokens/s"

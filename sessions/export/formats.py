@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from engine.acceptance import acceptance
@@ -74,12 +74,16 @@ def form_of(path: Path) -> str:
 def write(
     source: Source, path: str | Path, form: str | None = None, *, overwrite: bool = False
 ) -> None:
-    """Write an export to ``path``, whole or not at all. Raises SessionError.
+    """Write an export to ``path``, as ``write_pieces`` does. Raises SessionError."""
+    path = Path(path)
+    write_pieces(pieces(source, form or form_of(path)), path, overwrite=overwrite)
+
+
+def write_pieces(lines: Iterable[str], path: Path, *, overwrite: bool = False) -> None:
+    """Write ``lines`` to ``path``, whole or not at all. Raises SessionError.
 
     What is there and no plain file, such as /dev/stdout or a pipe, is written to as it stands.
     """
-    path = Path(path)
-    lines = pieces(source, form or form_of(path))
     # A device or a pipe must never be replaced.
     device = path.exists() and not path.is_file()
     if path.exists() and not (overwrite or device):

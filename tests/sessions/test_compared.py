@@ -123,7 +123,7 @@ def test_a_run_without_columns_compares_nothing() -> None:
     assert of([]).batch.tokens == 0
 
 
-@pytest.mark.parametrize("form", ["text", "md", "html", "csv"])
+@pytest.mark.parametrize("form", ["text", *compared_table.FORMS])
 def test_b1_nothing_in_it_acts(form: str) -> None:
     """Every word of every record that a file could hold."""
     records: list[Any] = [marked(one) for one in run()]

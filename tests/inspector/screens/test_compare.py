@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -380,6 +382,47 @@ async def test_a_session_with_columns_is_shown_again_and_computes_nothing(tmp_pa
         await press(pilot, "n", "n", "n", "i")
         assert [column.position for column in columns] == [10, 10]
         assert isinstance(again.screen, CompareScreen), "there is no model to add a column with"
+
+
+async def test_e_exports_the_columns_on_screen_and_replaces_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = comparing(*FOUR[:3])
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "n", "n", "2", "D")
+        columns = compared(one).comparison.columns
+        for key in ("h", "h", "c", "m", "j"):
+            await press(pilot, "e", key)
+            assert one.sessions.exports.idle.wait(60)
+            await pilot.pause()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"abc-columns{end}" for end in ("-2.html", ".csv", ".html", ".jsonl", ".md")]
+    page = (tmp_path / "abc-columns.html").read_text("utf-8")
+    assert page.count("<article>") == 2, "one was taken off the screen"
+    assert "<h2>2: temperature=1.5</h2>" in page
+    with (tmp_path / "abc-columns.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [json.loads(row["title"]) for row in rows] == [FOUR[0], FOUR[2]]
+    assert [row["tokens"] for row in rows] == ["2", "2"]
+    lines = [json.loads(line) for line in (tmp_path / "abc-columns.jsonl").open(encoding="utf-8")]
+    assert [line["token_ids"] for line in lines[1:3]] == [column.ids for column in columns]
+    assert "| 1: temperature=0" in (tmp_path / "abc-columns.md").read_text("utf-8")
+
+
+async def test_branches_that_no_pass_joined_are_exported_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = comparing()
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "n", "n", "r", "V", "e", "j")
+        assert one.sessions.exports.idle.wait(60)
+        seeds = [column.last.seed for column in compared(one).comparison.columns if column.last]
+    lines = [json.loads(line) for line in (tmp_path / "abc-columns.jsonl").open(encoding="utf-8")]
+    assert [line["seed"] for line in lines[1:3]] == seeds
+    assert lines[1]["settings"]["temperature"]["value"] == 1.0
+    assert lines[-1]["batch"]["tokens"] == 0
 
 
 async def test_no_token_and_no_title_acts_on_the_terminal() -> None:
