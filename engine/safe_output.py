@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -131,3 +132,16 @@ def safe_output() -> Iterator[None]:
             yield
         finally:
             sys.stdout, sys.stderr = before
+
+
+def discard_output() -> None:
+    """Send what is still to be written nowhere, where the reader or the terminal has gone.
+
+    Python would end with code 120 for what it cannot write, whatever code it was given.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)

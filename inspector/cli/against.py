@@ -14,12 +14,12 @@ from engine.records.step import StepRecord
 from engine.run.tree import ROOT
 from engine.sampling.chain import SpecError, parse_spec
 from engine.text import plural, quote, share, visible
-from inspector.cli.answers import Answers
 from inspector.cli.bench import with_engine
 from inspector.cli.config import Config
 from inspector.cli.engine_log import connect
 from inspector.cli.options import UsageError, chain_choice
 from inspector.exit_codes import EXIT_CHECK, EXIT_OK
+from inspector.state.answers import Answers
 from sessions.export.jsonl import dumps
 
 FLAG = "--against"

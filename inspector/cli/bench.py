@@ -15,7 +15,6 @@ from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.run.tree import ROOT
-from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.bench_report import Circumstances, lines, markdown, report
 from inspector.cli.engine_log import connect
 from inspector.cli.printing import print_lines
@@ -23,6 +22,7 @@ from inspector.cli.run import Progress
 from inspector.exit_codes import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK
 from inspector.safe_console import console
 from inspector.state import ceilings as ceilings_file
+from inspector.state.answers import Answers, EngineFailedError
 from inspector.state.view import View
 from sessions.export.jsonl import dumps
 

@@ -16,7 +16,6 @@ from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
 from engine.records.round import DraftSettings
 from engine.text import visible
-from inspector.cli.answers import Answers
 from inspector.cli.bench import with_engine
 from inspector.cli.bench_report import SCHEMA
 from inspector.cli.config import Config
@@ -28,6 +27,7 @@ from inspector.cli.printing import print_lines
 from inspector.draw.numbers import wrapped
 from inspector.exit_codes import EXIT_CHECK, EXIT_OK
 from inspector.safe_console import console
+from inspector.state.answers import Answers
 from sessions.export.jsonl import dumps
 
 DEFAULT_DRAWS = 2000

@@ -24,7 +24,6 @@ from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.run.tree import ROOT
 from engine.timing import decode_ms, speed
-from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.bench import LEAST_TOKENS, PROMPT, with_engine
 from inspector.cli.bench_sweep_report import Cell, Run, lines, markdown, report
 from inspector.cli.engine_log import connect
@@ -33,6 +32,7 @@ from inspector.cli.options import UsageError
 from inspector.cli.printing import print_lines
 from inspector.exit_codes import EXIT_ENGINE, EXIT_OK
 from inspector.safe_console import console
+from inspector.state.answers import Answers, EngineFailedError
 from sessions.export.jsonl import dumps
 
 DEFAULT_PROMPTS, DEFAULT_OUTPUTS = (32, 256), (32,)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.commands import Column, StepMany
-from engine.process import EngineClient
 from engine.records.columns import PassRecord
-from engine.records.events import EngineError, LoadProgress, RunState, StateChanged
+from engine.records.events import RunState
 from engine.records.prompt import PrefillRecord
 from engine.run.tree import ROOT
 from engine.text import plural, visible
@@ -19,13 +18,13 @@ from inspector.cli.compare_ranking import lines as ranking_lines
 from inspector.cli.compare_ranking import to_json as ranking_json
 from inspector.cli.engine_log import connect
 from inspector.cli.options import UsageError
-from inspector.cli.run import Progress
+from inspector.cli.run import Progress, show_reading
 from inspector.cli.run_saver import RunSaver
 from inspector.cli.sessions import find
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
 from inspector.signals import Signalled
+from inspector.state.answers import Answers, EngineFailedError
 from inspector.state.request import Request
-from inspector.state.view import RunLog
 from sessions.compare import compared_json, compared_table, compared_text
 from sessions.compare.compared import Compared, compared
 from sessions.export.jsonl import dumps
@@ -46,17 +45,16 @@ class Asked:
 def compare(asked: Request, wanted: Asked) -> int:
     """Decode the columns to their ends and print what they came to. Returns the exit code."""
     saver = RunSaver(asked.save)
-    client = connect()
+    client, progress = connect(), Progress(sys.stderr)
+    answers = Answers(client, progress, lambda record: saver.keep(record, client))
     columns = tuple(
         Column(number, ROOT, one.settings, one.seed, title=one.title)
         for number, one in enumerate(asked.columns, 1)
     )
     for command in (asked.open, asked.configure, asked.breakpoints, asked.submit):
-        client.send(command)
-    client.send(StepMany(columns, None))
-    log = RunLog()
+        answers.tell(command)
     try:
-        error = _follow(client, log, Progress(sys.stderr), saver)
+        error = _decode(answers, columns, progress)
         saver.finish(client)
     except (KeyboardInterrupt, Signalled):
         client.kill()
@@ -64,6 +62,7 @@ def compare(asked: Request, wanted: Asked) -> int:
     finally:
         client.close()
         saver.close()
+    log = answers.log
     code = EXIT_ENGINE
     if log.passes:
         code = _print(compared(Source.of_log(log, ROOT)), wanted)
@@ -88,30 +87,22 @@ def from_session(name: str, wanted: Asked) -> int:
         raise UsageError(str(error)) from None
 
 
-def _follow(client: EngineClient, log: RunLog, progress: Progress, saver: RunSaver) -> str:
-    """Take in records until the columns have ended; the error that ended them, if one did."""
-    while True:
-        for record in client.take(timeout=None):
-            saver.keep(record, client)
-            log.add(record)
+def _decode(answers: Answers, columns: tuple[Column, ...], progress: Progress) -> str:
+    """Have the columns decoded to their ends; the error that ended them, if one did."""
+    log = answers.log
+    try:
+        for record in answers.carried_out(StepMany(columns, None)):
             match record:
-                case LoadProgress(phase, fraction, detail):
-                    progress.show(phase, fraction, detail)
                 case PrefillRecord():
-                    progress.show("reading the prompt", None, "")
+                    show_reading(progress, log, record)
                 case PassRecord():
                     going = plural(len(record.columns), "column")
                     progress.show("decoding", None, f"{going}, token {len(log.passes):,}")
-                case EngineError():
-                    progress.clear()
-                    return record.message
-                case StateChanged(state=RunState.DEAD):
-                    return record.reason
-                case StateChanged(state=RunState.STOPPED | RunState.PAUSED) if log.columns.columns:
-                    progress.clear()
-                    if record.reason and record.state is RunState.PAUSED:
-                        print(f"llm-inspect: {visible(record.reason)}", file=sys.stderr)
-                    return ""
+    except EngineFailedError as failed:
+        return str(failed)
+    if log.state.reason and log.state.state is RunState.PAUSED:
+        print(f"llm-inspect: {visible(log.state.reason)}", file=sys.stderr)
+    return ""
 
 
 def _print(found: Compared, wanted: Asked) -> int:

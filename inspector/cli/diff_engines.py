@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 from engine.commands import Command, Configure, Open, Run, SendLogits, Step, Submit
 from engine.records.arrays import FloatArray
-from engine.records.events import DenseLogits, RunState, StateChanged
+from engine.records.events import DenseLogits
 from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.run.tree import ROOT
 from engine.text import quote, visible
-from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.engine_log import connect
 from inspector.cli.options import UsageError, add_model_options, load_config, open_command
 from inspector.cli.run import Progress
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK
+from inspector.state.answers import Answers, EngineFailedError
 from sessions.compare.diff import Side
 from sessions.compare.engines import EnginesDiff, compare_engines
 from sessions.compare.engines_text import lines, to_json
@@ -144,7 +144,8 @@ def _part(
         if prompt is not None:
             check_prompts(prompt, read)
         asked: Command = Step(ROOT, force=force) if force else Run(ROOT, count=tokens)
-        _wait(answers, asked)
+        for _ in answers.carried_out(asked):
+            pass
         log = answers.log
         steps = tuple(log.path(max(log.nodes, default=ROOT)))
         dense: dict[int, FloatArray] = {}
@@ -158,17 +159,6 @@ def _part(
         return Part(facts, read, steps, dense, untold)
     finally:
         client.close()
-
-
-def _wait(answers: Answers, command: Command) -> None:
-    """Have the command carried out to its end."""
-    answers.tell(command)
-    while True:
-        state = answers.next(StateChanged)
-        if state.state in (RunState.PAUSED, RunState.STOPPED):
-            return
-        if state.state is RunState.DEAD:
-            raise EngineFailedError(state.reason)
 
 
 def check_prompts(prompt: PromptRecord, read: PromptRecord) -> None:

@@ -16,11 +16,11 @@ from engine.backends.abilities import ABILITIES
 from engine.commands import Open
 from engine.records.model import FEW_ROWS, KVStorage, ModelFacts, best_of_rows
 from engine.text import visible
-from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.config import config_file, log_file
 from inspector.cli.engine_log import connect
 from inspector.cli.run import Progress
 from inspector.exit_codes import EXIT_ENGINE, EXIT_OK
+from inspector.state.answers import Answers, EngineFailedError
 
 _PACKAGES = ("llm-inspect-tui", "torch", "transformers", "textual", "rich", "plotext", "numpy")
 _WIDTH = 20

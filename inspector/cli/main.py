@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
 from engine.commands import Submit
 from engine.records.measured import RIVALS
-from engine.safe_output import safe_output
+from engine.safe_output import discard_output, safe_output
 from engine.text import visible
 from inspector.cli.option_values import positive
 from inspector.cli.options import (
@@ -65,8 +64,8 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has gone.
+        discard_output()
         return EXIT_INTERRUPTED
     except Exception as error:
         if debug:

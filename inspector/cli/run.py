@@ -8,8 +8,7 @@ from typing import Any, TextIO
 
 from engine.acceptance import acceptance, brief_words
 from engine.commands import Run
-from engine.process import EngineClient
-from engine.records.events import BreakpointsSet, EngineError, LoadProgress, RunState, StateChanged
+from engine.records.events import BreakpointsSet
 from engine.records.prompt import PrefillRecord
 from engine.records.round import RoundRecord
 from engine.records.step import StepRecord, StopKind
@@ -25,6 +24,7 @@ from inspector.cli.run_saver import RunSaver
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
 from inspector.signals import Signalled
 from inspector.state.account import account_of
+from inspector.state.answers import Answers, EngineFailedError
 from inspector.state.request import Request
 from inspector.state.view import RunLog
 from sessions.export.bill import bill_fields
@@ -153,14 +153,15 @@ def run(asked: Request, form: str) -> int:
     saver = RunSaver(asked.save)
     output: TextOutput | JsonOutput
     output = (JsonOutput if form == "jsonl" else TextOutput)(sys.stdout, saver)
-    client = connect()
+    client, progress = connect(), Progress(sys.stderr)
+    answers = Answers(client, progress, lambda record: saver.keep(record, client))
     for command in (asked.open, asked.configure, asked.breakpoints, asked.submit, Run(ROOT)):
-        client.send(command)
+        answers.tell(command)
     checker, watches = BreakpointChecker(asked.breakpoints), asked.breakpoints.watches
     if checker.points or watches:
         saver.keep(BreakpointsSet(checker.points, watches), client)
     try:
-        code = _follow(client, output, Progress(sys.stderr), checker, saver)
+        code = _follow(answers, output, progress, checker)
         if any(one.told or one.untold for one in checker.points):
             saver.keep(BreakpointsSet(checker.points, watches), client)
         saver.finish(client)
@@ -174,23 +175,17 @@ def run(asked: Request, form: str) -> int:
 
 
 def _follow(
-    client: EngineClient,
+    answers: Answers,
     output: TextOutput | JsonOutput,
     progress: Progress,
     checker: BreakpointChecker,
-    saver: RunSaver,
 ) -> int:
-    log = RunLog()
-    begun = False
-    while True:
-        for record in client.take(timeout=None):
-            saver.keep(record, client)
-            log.add(record)
+    log, begun = answers.log, False
+    try:
+        for record in answers.records():
             match record:
-                case LoadProgress(phase, fraction, detail):
-                    progress.show(phase, fraction, detail)
                 case PrefillRecord():
-                    _show_prefill(progress, log, record)
+                    show_reading(progress, log, record)
                 case RoundRecord():
                     output.round(record)
                 case StepRecord():
@@ -208,14 +203,11 @@ def _follow(
                         output.end(log, record.stop.kind.value, record.stop.detail, checker)
                         _say(checker.never_told)
                         return EXIT_CHECK if checker.never_told else EXIT_OK
-                case EngineError():
-                    progress.clear()
-                    if begun:
-                        output.end(log, "error", record.message, checker)
-                    _say([record.message])
-                    return EXIT_ENGINE
-                case StateChanged(state=RunState.DEAD):
-                    return EXIT_ENGINE
+    except EngineFailedError as error:
+        if begun:
+            output.end(log, "error", str(error), checker)
+        _say([str(error)])
+    return EXIT_ENGINE
 
 
 def _say(lines: Iterable[str]) -> None:
@@ -223,7 +215,8 @@ def _say(lines: Iterable[str]) -> None:
         print(f"llm-inspect: {visible(line)}", file=sys.stderr)
 
 
-def _show_prefill(progress: Progress, log: RunLog, record: PrefillRecord) -> None:
+def show_reading(progress: Progress, log: RunLog, record: PrefillRecord) -> None:
+    """Show how far the prompt has been read."""
     total = len(log.prompt.tokens) if log.prompt else 0
     read = record.cached + record.computed
     if not record.done and total:

@@ -23,8 +23,8 @@ from engine.records.thinking import ThinkingSettings
 from engine.run.tree import ROOT
 from engine.text import quote
 from engine.thinking import thinking_mask
-from inspector.cli.answers import Answers
 from inspector.draw.numbers import cut, derived, ms, muted, padded, right, three, wrapped
+from inspector.state.answers import Answers
 from inspector.state.view import RunLog
 from sessions.export.jsonl import plain
 from sessions.export.words import output_text

@@ -14,7 +14,6 @@ from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
 from engine.run.tree import ROOT
 from engine.timing import speed
-from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.bench import WARM_UP, with_engine
 from inspector.cli.engine_log import connect
 from inspector.cli.option_values import positive
@@ -26,6 +25,7 @@ from inspector.cli.shapes_table import lines, report
 from inspector.exit_codes import EXIT_ENGINE, EXIT_OK
 from inspector.safe_console import console
 from inspector.state.account import account_of
+from inspector.state.answers import Answers, EngineFailedError
 from sessions.export.jsonl import dumps
 from sessions.export.words import output_text
 

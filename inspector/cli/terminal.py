@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from engine.safe_output import discard_output
 from inspector.cli.options import UsageError
 from inspector.signals import ENDING, exit_code, handling
 
@@ -68,7 +69,7 @@ def run_in_terminal(app: App[Any]) -> Any:
         # 0x0, as some consoles do) it would lay its screen out for ever.
         ended = app.run(size=shutil.get_terminal_size())
         if app.return_code == exit_code(signal.SIGHUP):
-            _let_go_of_output()
+            discard_output()
         return ended
 
 
@@ -111,19 +112,6 @@ def _watch(over: threading.Event, end: Callable[[int], None]) -> None:
                 end(signal.SIGHUP)
             # Anything else: a system that cannot say this of a terminal.
             return
-
-
-def _let_go_of_output() -> None:
-    """Send what is still to be written nowhere, where the terminal may have gone.
-
-    Python would end with code 120 for what it cannot write, and not with the signal's.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for number in (1, 2):
-        os.dup2(nowhere, number)
 
 
 def _end_at_once(code: int, attributes: list[Any]) -> None:

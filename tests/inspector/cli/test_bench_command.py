@@ -30,13 +30,13 @@ from engine.roofline import reached
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from inspector.cli import main as cli
-from inspector.cli.answers import Answers, EngineFailedError
 from inspector.cli.bench import bench
 from inspector.cli.bench_chart import chart
 from inspector.cli.bench_report import Circumstances, decode_ratio, lines, report
 from inspector.cli.run import Progress
 from inspector.draw.numbers import row
 from inspector.panes.gauges.figures import gauges
+from inspector.state.answers import Answers, EngineFailedError
 from inspector.state.ceilings import Known, find, save
 from inspector.state.view import View
 from tests import tiny_gguf

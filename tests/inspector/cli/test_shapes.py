@@ -15,7 +15,6 @@ from engine.commands import Open
 from engine.records.model import ModelFacts
 from engine.records.thinking import ThinkingSettings
 from engine.timing import speed
-from inspector.cli.answers import Answers
 from inspector.cli.main import COMMANDS
 from inspector.cli.own_prices import own_prices
 from inspector.cli.run import Progress
@@ -23,6 +22,7 @@ from inspector.cli.serial_parallel import Way, answer_of, both_ways, way_lines
 from inspector.cli.shapes import add_shapes_options, shapes
 from inspector.cli.shapes_requests import Answered, Shape, requests
 from inspector.cli.shapes_table import lines, report
+from inspector.state.answers import Answers
 from inspector.state.view import View
 from tests.direct import DirectClient
 from tests.fakes import SMOLLM2, case_36, chunk, kv, prefill, prompt, step, texts, timing, view
