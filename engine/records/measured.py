@@ -50,6 +50,11 @@ class Ceilings:
     read_bytes_per_second: float
     flops_per_second: float
     method: str
+    cpu_share: float | None = None
+    """Share of the time that its threads could have run and did; None where no CPU was measured.
+
+    Well below 1 something else ran: the figures are lower than what the machine can do.
+    """
 
 
 GENERATE, LLAMACPP = "generate", "llamacpp"

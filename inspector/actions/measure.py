@@ -13,9 +13,10 @@ from engine.records.measured import CacheCurves, Ceilings, Measured
 from engine.records.model import ModelFacts
 from inspector.actions.host import Host
 from inspector.draw.numbers import ms, plural
+from inspector.panes.ceilings import too_low
 from inspector.screens.drift import DriftScreen
 from inspector.screens.napkin import NapkinScreen, line_of
-from inspector.state.ceilings import Known
+from inspector.state.ceilings import Known, larger
 from inspector.state.own_files import napkin_file, prices_file
 
 QUIET, MOST_QUIET = 2, 64
@@ -48,6 +49,8 @@ class Measurements:
         self.unasked = False
         """True if the machine may be measured in the background."""
         self._quiet, self._patience = 0, QUIET
+        self._aside = self._again = False
+        """True while ceilings measured unasked are on their way; and once others were replaced."""
         self._measured: Measured | None = None
         self._curves_awaited = False
         self._curves_before: CacheCurves | None = None
@@ -81,6 +84,7 @@ class Measurements:
         if controller.log.facts is None:
             host.say("no model is loaded yet: its dtype decides what is measured", warn=True)
         else:
+            self._aside = False
             controller.measure_ceilings()
             if controller.log.ceilings_awaited:
                 host.say("this machine is measured once the run has stopped (space pauses it)")
@@ -110,16 +114,20 @@ class Measurements:
         """Have the machine measured unasked, once nothing has happened for two ticks.
 
         Only ``wanted``, where a pane on screen shows the run against it, and never beside
-        something else: whatever comes meanwhile ends it, and it is begun again later.
+        something else: whatever comes meanwhile ends it, and it is begun again later. What was
+        kept of an earlier time is measured again where it cannot be right, once a start.
         """
         host, log = self._host, self._host.controller.log
         busy = host.controller.busy or log.loading is not None
         self._quiet = 0 if busy else self._quiet + 1
         facts = log.facts
         measurable = self.unasked and facts is not None and facts.backend == "hf"
-        if measurable and log.ceilings is None and self._quiet >= self._patience and wanted():
+        if not measurable or self._quiet < self._patience or not wanted():
+            return
+        if log.ceilings is None or (not self._again and too_low(host.controller.view)):
             # Whoever keeps pressing keys is left alone for longer each time.
             self._quiet, self._patience = 0, min(2 * self._patience, MOST_QUIET)
+            self._aside = True
             host.controller.measure_ceilings_aside()
 
     def model_is_there(self, facts: ModelFacts) -> None:
@@ -140,10 +148,15 @@ class Measurements:
         facts, found = log.facts, log.measured
         if facts is None or found is None or found is self._measured:
             return
-        self._measured = found
-        log.ceilings = Known(found.ceilings, datetime.now(UTC), "")
+        self._measured, ceilings, before = found, found.ceilings, log.ceilings
+        if self._aside and before is not None:
+            self._again = True
+            # Those of long ago, or of another torch, are no longer true of this machine.
+            ceilings = ceilings if before.stale else larger(ceilings, before.ceilings)
+        self._aside = False
+        log.ceilings = Known(ceilings, datetime.now(UTC), "")
         try:
-            self.keep(facts, found.ceilings)
+            self.keep(facts, ceilings)
         except OSError as error:
             line = f"measured, but not kept for the next time: {reason(error)}"
             self._host.say(line, warn=True)

@@ -95,6 +95,7 @@ def report(view: View, found: Measured, about: Circumstances) -> dict[str, Any]:
     _use(line, view, steps, found)
     line["step_ms"] = [plain(gap) for gap in gaps]
     line["ceilings"] = {name: getattr(found.ceilings, name) for name in _CEILINGS}
+    number(line["ceilings"], "cpu_share", found.ceilings.cpu_share, "not a CPU's")
     line["ceilings"]["file"] = None if about.file is None else str(about.file)
     if about.file is None:
         line["ceilings"]["file_reason"] = about.why

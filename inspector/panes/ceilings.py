@@ -1,10 +1,41 @@
-"""Words in the place of this machine's ceilings, while they are not known."""
+"""This machine's ceilings where they are not known, or cannot be right."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from engine.passes import in_one_pass
 from engine.records.measured import MEASURING_CEILINGS
+from engine.records.step_table import StepPath, steady
 from engine.text import visible
 from inspector.state.view import View
+
+BUSY = 0.8
+"""Share of its CPU time below which a measurement ran beside something else."""
+
+
+def plain_steps(view: View) -> StepPath:
+    """The steady steps after the first whose pass was theirs alone, a token each."""
+    later = view.path[1:]
+    shared = [node for one in view.log.passes if in_one_pass(one) for node in one.nodes]
+    figures = later.figures
+    alone = (figures["round"] == 0) & ~np.isin(figures["node"], shared)
+    return later.only(steady(figures) & alone)
+
+
+def too_low(view: View) -> bool:
+    """True if a ceiling was measured on a busy machine, or a plain step moved bytes faster."""
+    known, facts = view.log.ceilings, view.facts
+    if known is None or facts is None or known.ceilings.device != facts.device.partition(":")[0]:
+        return False
+    share = known.ceilings.cpu_share
+    if share is not None and share < BUSY:
+        return True
+    figures = plain_steps(view).figures
+    # A step whose cache's size is not known proves nothing, nor does one without a pass.
+    moved, took = facts.weight_bytes + figures["kv_bytes"], figures["forward_ms"]
+    could = known.ceilings.read_bytes_per_second * took / 1000
+    return bool(((took > 0) & (moved > could)).any())
 
 
 def asked_for(view: View) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,15 @@ def save(facts: ModelFacts, ceilings: Ceilings, path: Path, now: datetime) -> No
     machine_file.save(path, SCHEMA, _key(facts), found)
 
 
+def larger(new: Ceilings, before: Ceilings) -> Ceilings:
+    """``new`` with the larger of both figures: a ceiling is what can be reached."""
+    return replace(
+        new,
+        read_bytes_per_second=max(new.read_bytes_per_second, before.read_bytes_per_second),
+        flops_per_second=max(new.flops_per_second, before.flops_per_second),
+    )
+
+
 def _key(facts: ModelFacts) -> dict[str, str | int]:
     return {
         "machine": platform.node(),
@@ -85,7 +94,9 @@ def _known(entry: Mapping[str, Any], exact: bool, now: datetime) -> Known | None
     try:
         ceilings = Ceilings(**entry["ceilings"])
         measured = datetime.fromisoformat(entry["measured"]).astimezone(UTC)
-        rates = (ceilings.read_bytes_per_second, ceilings.flops_per_second)
+        rates = [ceilings.read_bytes_per_second, ceilings.flops_per_second]
+        if ceilings.cpu_share is not None:
+            rates.append(ceilings.cpu_share)
         if not all(math.isfinite(rate) and rate > 0 for rate in rates):
             return None
     except (KeyError, TypeError, ValueError):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from textual.content import Content
 
-from engine.passes import in_one_pass
 from engine.records.measured import MEASURING_CEILINGS, MEASURING_CURVES, Ceilings
 from engine.records.model import ModelFacts
 from engine.records.step import StepRecord
-from engine.records.step_table import StepPath, figures_of, steady
+from engine.records.step_table import figures_of, steady
 from engine.roofline import reached
 from engine.text import visible
 from engine.timing import Speed, gaps_ms, percentile
@@ -28,6 +26,7 @@ from inspector.draw.numbers import (
     size,
     three,
 )
+from inspector.panes.ceilings import plain_steps
 from inspector.panes.gauges.cache_curves import chart_of, in_words
 from inspector.panes.gauges.steps import forward, letter
 from inspector.state.view import View
@@ -164,15 +163,6 @@ def _ceilings_on_the_way(view: View) -> Gauge | None:
     return None
 
 
-def _plain_steps(view: View) -> StepPath:
-    """The steady steps after the first whose pass was theirs alone, a token each."""
-    later = view.path[1:]
-    shared = [node for one in view.log.passes if in_one_pass(one) for node in one.nodes]
-    figures = later.figures
-    alone = (figures["round"] == 0) & ~np.isin(figures["node"], shared)
-    return later.only(steady(figures) & alone)
-
-
 def _mbu(view: View, ceilings: Ceilings | None, stale: str, *, can_measure: bool) -> Gauge:
     definition, facts, path = _MBU_IS, view.facts, view.path
     if ceilings is None:
@@ -183,7 +173,7 @@ def _mbu(view: View, ceilings: Ceilings | None, stale: str, *, can_measure: bool
     if facts.device.partition(":")[0] != ceilings.device:
         why = f"bench was on {ceilings.device}, this is {facts.device}"
         return Gauge(MBU, nothing(why), (), definition)
-    steps = _plain_steps(view)
+    steps = plain_steps(view)
     found = reached(facts, steps, ceilings)
     if found is None:
         several = bool(steady(path.figures[1:]).any())

@@ -55,8 +55,7 @@ def draw(view: View, size: Size) -> Picture:
     """The pane."""
     tps = view.speed.tps
     subtitle = with_marks("" if tps is None else f"{rate(tps)} {Mark.DERIVED}", size.width)
-    wants = (CEILINGS,) if view.log.ceilings is None else ()
-    return Picture(_lines(view, *size), subtitle=subtitle, wants=wants)
+    return Picture(_lines(view, *size), subtitle=subtitle, wants=(CEILINGS,))
 
 
 def _lines(view: View, width: int, height: int) -> list[Content]:

@@ -48,7 +48,7 @@ def draw(view: View, size: Size, ui: RooflineUI = RooflineUI()) -> Picture:
     return Picture(
         lines,
         subtitle=with_marks("" if mbu is None else f"MBU {percent(mbu)} ƒ", width),
-        wants=() if view.log.ceilings is not None else (CEILINGS,),
+        wants=(CEILINGS,),
     )
 
 

@@ -48,7 +48,7 @@ from inspector.draw.numbers import (
     wrapped,
 )
 from inspector.draw.xy_chart import LEAST_HEIGHT, LINE, Axis, Dots, decades, xy_chart
-from inspector.panes.ceilings import asked_for
+from inspector.panes.ceilings import BUSY, asked_for
 from inspector.state.view import View
 
 LABEL = 10
@@ -145,7 +145,11 @@ def _ceilings(view: View, found: Found, width: int) -> list[Content]:
     roofs += measured(flops(one.flops_per_second))
     meet = roofs + muted("  meet at ") + derived(f"{three(ridge(one))} FLOP/B")
     old = muted(f"  of {known.stale}") if known.stale else Content("")
-    return [labelled("machine", LABEL, width, meet + old, meet, roofs)]
+    lines = [labelled("machine", LABEL, width, meet + old, meet, roofs)]
+    if one.cpu_share is not None and one.cpu_share < BUSY:
+        busy = f"measured with {percent(one.cpu_share)} • of the CPU time: too low (M)"
+        lines.append(labelled("", LABEL, width, muted(busy)))
+    return lines
 
 
 # --- the chart ------------------------------------------------------------------------------

@@ -31,8 +31,7 @@ def least(work: Callable[[], object], seconds: float) -> float:
 def test_bandwidth_and_rate_agree_within_15_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     """By turns, the best of each: a machine that is busy for a while is busy for both."""
     monkeypatch.setattr(ceilings, "CPU_READ_BYTES", READ)
-    monkeypatch.setattr(ceilings, "SMALL_PRODUCT", SIDE)
-    monkeypatch.setattr(ceilings, "SLOW_PRODUCT_MS", 0.0)
+    monkeypatch.setattr(ceilings, "CPU_PRODUCTS", (SIDE,))
     rows = torch.ones(READ // 4 // 4096, 4096)
     one, other = rows.flatten().view(2, -1)
     square = torch.rand(SIDE, SIDE)

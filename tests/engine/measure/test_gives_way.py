@@ -15,8 +15,7 @@ from tests.direct import DirectClient, script
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> DirectClient:
     monkeypatch.setattr(ceilings, "CPU_READ_BYTES", 1 << 20)
-    monkeypatch.setattr(ceilings, "SMALL_PRODUCT", 16)
-    monkeypatch.setattr(ceilings, "CPU_PRODUCT", 32)
+    monkeypatch.setattr(ceilings, "CPU_PRODUCTS", (16, 32))
     one = DirectClient()
     for command in script(facts={"device": "cpu"}):
         one.send(command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from engine.records.measured import Ceilings
 from engine.records.model import ModelFacts
 from inspector.app import Inspector
 from inspector.messages import RecordsArrived
+from inspector.state.ceilings import Known
 from tests.direct import DirectClient
 from tests.inspector.actions.test_breakpoints_app import toasts
 from tests.inspector.test_app import app, pane_text, press
@@ -149,6 +152,33 @@ async def test_e7_in_the_background_it_is_measured_once_nothing_happens() -> Non
         for _ in range(9):
             tick()
         assert sent(one) == 1
+
+
+async def test_e7_what_a_busy_machine_gave_is_measured_again_once_and_the_larger_stays() -> None:
+    """Unasked, once a start; of the two bandwidths and rates the larger ones are kept."""
+    one, kept = app(facts={"device": "cpu", "device_name": "a processor", "backend": "hf"}), []
+    one.measurements.keep = lambda facts, ceilings: kept.append(ceilings)
+    old = replace(CEILINGS, read_bytes_per_second=3e9, flops_per_second=90e9, cpu_share=0.4)
+    one.measurements.find = lambda facts: Known(old, datetime.now(UTC), "")
+    one.measurements.unasked = True
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot, "n")
+        for _ in range(9):
+            one._tick()
+        await taken_in(one, pilot)
+        assert sent(one) == 1
+        assert [(it.read_bytes_per_second, it.flops_per_second) for it in kept] == [(20e9, 90e9)]
+        # Still too low, by its own account: it is not measured a third time.
+        known = one.controller.log.ceilings
+        assert known is not None
+        one.controller.log.ceilings = replace(known, ceilings=old)
+        for _ in range(99):
+            one._tick()
+        assert sent(one) == 1
+        # Asked for, it is, and what comes of it counts.
+        await press(pilot, "M")
+        await taken_in(one, pilot)
+        assert kept[-1] == CEILINGS
 
 
 async def test_e7_a_script_is_held_against_no_machine() -> None:

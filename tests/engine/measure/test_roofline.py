@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict
 
 import pytest
+import torch
 
 from engine.measure import ceilings
 from engine.records.measured import Ceilings
@@ -46,9 +47,7 @@ def test_the_floor_is_the_slower_of_moving_and_computing() -> None:
 
 def test_the_ceilings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceilings, "CPU_READ_BYTES", 16 << 20)
-    monkeypatch.setattr(ceilings, "SMALL_PRODUCT", 64)
-    monkeypatch.setattr(ceilings, "CPU_PRODUCT", 128)
-    monkeypatch.setattr(ceilings, "SLOW_PRODUCT_MS", 1e9)
+    monkeypatch.setattr(ceilings, "CPU_PRODUCTS", (128,))
     found = ceilings.measure_ceilings("cpu", "float32", seconds=0.01)
     assert found.device == "cpu"
     assert found.dtype == "float32"
@@ -57,6 +56,8 @@ def test_the_ceilings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1e8 < found.read_bytes_per_second < 1e13
     assert 1e8 < found.flops_per_second < 1e16
     assert found.method == "read 16 MiB; 128 x 128 matrix product in float32"
+    assert found.cpu_share is not None
+    assert 0 < found.cpu_share <= 1
     assert Ceilings(**json.loads(json.dumps(asdict(found)))) == found
 
 
@@ -64,10 +65,27 @@ def test_a_dtype_that_the_cpu_cannot_multiply_is_measured_on_a_small_product(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ceilings, "CPU_READ_BYTES", 16 << 20)
-    monkeypatch.setattr(ceilings, "SMALL_PRODUCT", 64)
+    monkeypatch.setattr(ceilings, "CPU_PRODUCTS", (64, 1 << 20))
     monkeypatch.setattr(ceilings, "SLOW_PRODUCT_MS", 0.0)
     found = ceilings.measure_ceilings("cpu", "float32", seconds=0.01)
     assert found.method.endswith("64 x 64 matrix product in float32")
+
+
+def test_what_interrupts_a_part_of_a_read_is_not_in_the_figure() -> None:
+    """Two parts in rounds; the first warms up. Of each its fastest: 5 + 3 ms, and no round is 8."""
+    times = iter([1.0, 1.0, 5.0, 9.0, 8.0, 3.0, 70.0, 7.0, 6.0, 4.0])
+    assert ceilings.fastest(lambda _: next(times), [int, int], seconds=0.1) == 8.0
+    assert next(times) == 6.0  # Three rounds took 102 ms, more than the 100 asked for.
+
+
+def test_the_share_of_the_cpu_that_a_measurement_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pieces of 100 ms on two threads could run for 0.4 s of CPU time; they ran for 0.1 s."""
+    clock, cpu = iter([0.0, 100.0, 500.0, 600.0]), iter([0.0, 0.04, 0.5, 0.56])
+    monkeypatch.setattr(ceilings, "now_ms", lambda: next(clock))
+    monkeypatch.setattr("time.process_time", lambda: next(cpu))
+    watch = ceilings.Stopwatch(torch, torch.device("cpu"), ceilings.never)
+    assert [watch(int), watch(int)] == [100.0, 100.0]
+    assert watch.share(threads=2) == 0.25
 
 
 def test_the_arithmetic_needs_no_torch() -> None:

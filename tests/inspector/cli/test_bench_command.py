@@ -45,9 +45,8 @@ from tests.fakes import SMOLLM2, case_36, chunk, kv, prefill, prompt, settings, 
 from tests.inspector.test_app import app, pane_text, press
 from tests.launcher import Launcher
 
-CEILINGS = Ceilings(
-    "cpu", "a CPU", "float32", 2, 20e9, 100e9, "read 512 MiB; 1536 x 1536 matrix product in float32"
-)
+METHOD = "read 512 MiB; 1536 x 1536 matrix product in float32"
+CEILINGS = Ceilings("cpu", "a CPU", "float32", 2, 20e9, 100e9, METHOD, cpu_share=0.97)
 CONTEST = Contest("generate", "bfloat16", 24, (10.0, 20.0, 10.0), (20.0, 20.0, 30.0))
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 
@@ -84,11 +83,12 @@ def test_without_a_step_or_a_size_there_is_nothing_to_hold_against() -> None:
 def test_a_product_in_float32_counts_where_it_is_the_faster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    took = {"torch.float16": (64, 100.0), "torch.float32": (128, 1.0)}
+    """So does a smaller one, where that is faster than the largest."""
+    rates = {"torch.float16": [(64, 1e9)], "torch.float32": [(64, 2e9), (128, 4e9), (256, 3e9)]}
     monkeypatch.setattr(ceilings, "CPU_READ_BYTES", 16 << 20)
-    monkeypatch.setattr(ceilings, "_product", lambda torch, clock, dtype, *_: took[str(dtype)])
+    monkeypatch.setattr(ceilings, "products", lambda torch, clock, dtype, *_: rates[str(dtype)])
     found = ceilings.measure_ceilings("cpu", "float16", seconds=0.001)
-    assert (found.dtype, found.flops_per_second) == ("float16", 2 * 128**3 * 1000)
+    assert (found.dtype, found.flops_per_second) == ("float16", 4e9)
     assert found.method == "read 16 MiB; 128 x 128 matrix product in float32"
 
 
@@ -301,7 +301,8 @@ def test_every_figure_has_a_name_and_a_unit() -> None:
         "flops_per_second": 100e9,
         "dtype": "float32",
         "threads": 2,
-        "method": "read 512 MiB; 1536 x 1536 matrix product in float32",
+        "method": METHOD,
+        "cpu_share": 0.97,
         "file": "f.json",
     }
 

@@ -16,6 +16,7 @@ from engine.records.events import Record
 from engine.records.measured import Ceilings
 from inspector.draw.numbers import Mark, ms, row
 from inspector.draw.plots import Series, plot
+from inspector.panes.ceilings import too_low
 from inspector.panes.gauges.figures import gauges
 from inspector.panes.gauges.pane import draw
 from inspector.state.ceilings import Known
@@ -157,6 +158,27 @@ Steps: times •, entropy in nats ƒ ──────────────�
                                                                                          0┴1           5 step
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "share", "device", "low"),
+    [
+        # A step of 96 ms reads 538 MB: 5.6 GB/s.
+        (20e9, None, "cpu", False),
+        (5e9, None, "cpu", True),
+        (20e9, 0.95, "cpu", False),
+        (20e9, 0.5, "cpu", True),
+        (5e9, 0.5, "cuda", False),
+    ],
+)
+def test_a_plain_step_faster_than_memory_proves_a_ceiling_too_low(
+    bandwidth: float, share: float | None, device: str, low: bool
+) -> None:
+    one = view(*RUN)
+    assert not too_low(one)
+    found = replace(CEILINGS, read_bytes_per_second=bandwidth, cpu_share=share, device=device)
+    one.log.ceilings = Known(found, datetime.now(UTC), "")
+    assert too_low(one) is low
 
 
 def test_before_the_first_token_nothing_reads_zero() -> None:

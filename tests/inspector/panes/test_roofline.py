@@ -88,7 +88,13 @@ def test_without_ceilings_it_says_what_brings_them_and_wants_them() -> None:
     view.log.can_measure = True
     assert "machine   —  M or click: measure it" in text_of(view, SMALL)
     assert draw(view, SMALL).wants == (WANTED,)
-    assert draw(a_run(), SMALL).wants == ()
+
+
+def test_ceilings_of_a_busy_machine_say_so() -> None:
+    busy = replace(CEILINGS, cpu_share=0.43)
+    assert "measured with 43% • of the CPU time: too low (M)" in text_of(
+        a_run(ceilings=busy), SMALL
+    )
     elsewhere = a_run(ceilings=replace(CEILINGS, device="cuda"))
     assert "measured on cuda, this is cpu" in text_of(elsewhere, SMALL)
 
