@@ -115,7 +115,7 @@ class Inspector(FlowApp[None]):
         self.sessions = Sessions(self, self.keeping, library, replayed)
         self._recovery = Recovery(self, self.sessions, library) if library is not None else None
         self.replay = Replay(self, recording) if recording is not None else None
-        self.tour = Tour(self) if tour else None
+        self.tour = Tour(self, self.replay.show) if tour and self.replay is not None else None
         self.running = Running(self, self._player)
         self._allowed = Allowed(self, self._recovery, recording, toured=tour)
         # Who wants nothing kept wants nothing on the disk.
@@ -257,8 +257,7 @@ class Inspector(FlowApp[None]):
             self._player.stream()
 
     def action_redraw(self) -> None:
-        self.controller.redraw()
-        self.paint()
+        self.forks.redraw()
 
     def action_reverse(self) -> None:
         self.breakpoints.reverse()

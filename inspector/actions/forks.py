@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from textual.content import Content
 
 from engine.commands import Step, Submit
+from engine.records.events import RunState
 from engine.records.step import StepRecord
 from inspector.actions.host import Host
 from inspector.actions.keeping import Keeping
@@ -19,6 +20,7 @@ from inspector.state.view import View
 from inspector.state.whatif import recorded_chain
 
 _BUSY = "a pass is running: space pauses it"
+_LOADING = "the model is still being loaded: that can be done once it is there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,23 @@ class Forks:
     def _warn(self, line: str) -> None:
         self._host.say(line, warn=True)
 
+    def _refused(self) -> bool:
+        """Say why no branch can be made or deleted now, if so."""
+        controller = self._host.controller
+        if controller.busy:
+            loading = controller.log.state.state in (RunState.STARTING, RunState.LOADING)
+            self._warn(_LOADING if loading else _BUSY)
+        return controller.busy
+
     # --- forking --------------------------------------------------------------------------------
+
+    def redraw(self) -> None:
+        """Draw the cursor's token again, with another seed."""
+        if self._host.controller.view.step is None:
+            self._warn("this is the prompt: n draws the first token")
+        elif not self._refused():
+            self._host.controller.redraw()
+            self._host.paint()
 
     async def fork(self) -> None:
         """Ask what to do differently at the cursor."""
@@ -74,8 +92,7 @@ class Forks:
         if controller.log.prompt is None:
             self._warn("there is no prompt yet")
             return
-        if controller.busy:
-            self._warn(_BUSY)
+        if self._refused():
             return
         place = Place(controller.view, after=controller.view.step is None)
         while (chosen := await self._host.ask(self._menu(place))) == "where":
@@ -113,16 +130,15 @@ class Forks:
         step = host.controller.view.step
         if step is not None and step.token.id == token_id:
             host.say("this is the token that stands here already: nothing to force")
-        elif host.controller.busy:
-            self._warn(_BUSY)
+        elif self._refused():
+            pass
         elif host.controller.force(token_id) and host.engine.can_run:
             host.say("forced, on a branch of its own: b and h go back")
         host.paint()
 
     def _carry_out(self, step: Step) -> None:
-        if self._host.controller.busy:
-            self._warn(_BUSY)
-        self._host.controller.fork(step)
+        if not self._refused():
+            self._host.controller.fork(step)
         self._host.paint()
 
     async def _token(self, place: Place) -> None:
@@ -186,8 +202,7 @@ class Forks:
         controller, step = self._host.controller, self._branch()
         if step is None:
             return
-        if controller.busy:
-            self._warn(_BUSY)
+        if self._refused():
             return
         count = len(controller.log.tree.below(step.node))
         more = f"{plural(count, 'token')}; until the next new token, u brings it back"
@@ -197,10 +212,10 @@ class Forks:
             controller.delete(step.node)
 
     def undo(self) -> None:
-        if self._host.controller.can_undo:
-            self._host.controller.undo()
-        else:
+        if not self._host.controller.can_undo:
             self._warn("no branch was deleted since the last new token")
+        elif not self._refused():
+            self._host.controller.undo()
 
     # --- another prompt -------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.commands import Configure, Submit
 from engine.records.model import ModelFacts
@@ -40,11 +40,8 @@ class Replay:
     def begin(self) -> None:
         """Show the recording; the engine, where one is wanted, is attached once it is there."""
         host, session = self._host, self._recording.session
-        controller, log = host.controller, host.controller.log
-        log.not_stored = "" if session.full_logits else NOT_STORED
-        records = session.records(steps=False)
-        controller.replay(records, session.steps, session.tree, session.rounds)
-        self._recorded = log.facts
+        controller = host.controller
+        self._take_in(session)
         if session.told:
             host.say(session.told)
         played = bool(self._recording.playing.speed)
@@ -57,6 +54,20 @@ class Replay:
             host.engine.use(self._recording.attach())
             for command in (host.asked.open, host.asked.configure):
                 host.engine.send(command)
+
+    def _take_in(self, session: Session) -> None:
+        controller, log = self._host.controller, self._host.controller.log
+        log.not_stored = "" if session.full_logits else NOT_STORED
+        records = session.records(steps=False)
+        controller.replay(records, session.steps, session.tree, session.rounds)
+        self._recorded = log.facts
+
+    def show(self, session: Session) -> None:
+        """Show another recording, without a model, in this one's place."""
+        self.end()
+        self._recording = replace(self._recording, session=session)
+        self._host.engine.use(ReplayClient(session))
+        self._take_in(session)
 
     def _recall_breakpoints(self, *, anew: bool) -> None:
         """Have the breakpoints and watches of the recorded run; played anew, they count anew."""

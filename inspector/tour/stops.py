@@ -20,6 +20,8 @@ class Stop:
     """The key to press."""
     shows: str
     """Effect of the key, in a few words."""
+    example: str = "tour"
+    """The recording that it is in, among ``sessions.examples``."""
 
 
 STOPS: tuple[Stop, ...] = (
@@ -127,5 +129,27 @@ STOPS: tuple[Stop, ...] = (
         "former. That is why output costs more; the pane answers three more such questions.",
         "z",
         "the whole pane; z again goes back",
+    ),
+    Stop(
+        "Columns",
+        "parting",
+        "tree",
+        "Another recording: {columns} settings on one prompt, all with the same dice. They part at "
+        "position {parting_position}, after {common} equal tokens: there {stage} left {a_left} in "
+        "column {a} and {b_left} in column {b}. So it was the settings, not chance.",
+        "V",
+        "the columns; tab leads to why they part; q goes back",
+        example="compare",
+    ),
+    Stop(
+        "One pass for all",
+        "passes",
+        "batch",
+        "All columns step together: {column_tokens} tokens in {column_passes} passes. A pass reads "
+        "the weights once for all its rows: with {few} {few_each} a token, with {many} "
+        "{many_each}. That is why servers batch.",
+        "z",
+        "the whole pane; z again goes back",
+        example="compare",
     ),
 )

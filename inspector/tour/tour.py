@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.content import Content
 
 from inspector.actions.host import Host
 from inspector.panes.registry import PANES
-from inspector.tour.facts import figures, places
+from inspector.tour import columns, facts
 from inspector.tour.stops import STOPS, Stop
 from inspector.widgets.line_view import Pane
 from inspector.widgets.tour_strip import TourStrip
+from sessions.examples import example
+from sessions.reader import Session, open_session
 
 POINTED_AT = "-tour"
 """Class of the pane that the stop speaks of."""
 
 
 class Tour:
-    """A tour of the run that is on the screen. Stops that this run has no place for are left out.
+    """A tour of the run that is on the screen, and of other examples that ``show`` puts there.
 
-    ``begin`` needs the records of the run.
+    Stops that this run has no place for are left out, and those in other examples where a model
+    has this run. ``begin`` needs the records of the run.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, show: Callable[[Session], None]) -> None:
         self._host = host
+        self._show = show
+        self._example = STOPS[0].example
         self._places: dict[str, int] = {}
         self._figures: dict[str, str] = {}
         self.stops: tuple[Stop, ...] = ()
         self.index = 0
 
     def begin(self) -> None:
-        log = self._host.controller.log
-        self._places = places(log)
-        self._figures = figures(log, self._places)
-        self.stops = tuple(stop for stop in STOPS if stop.at in self._places)
+        self._look()
+        others = not self._host.engine.can_run
+        self.stops = tuple(
+            stop
+            for stop in STOPS
+            if (stop.at in self._places if stop.example == self._example else others)
+        )
         self.move(0)
+
+    def _look(self) -> None:
+        """Find the places and figures of the recording that is on the screen."""
+        log = self._host.controller.log
+        if log.columns.columns:
+            self._places, self._figures = columns.places(log), columns.figures(log)
+        else:
+            self._places = facts.places(log)
+            self._figures = facts.figures(log, self._places)
 
     @property
     def stop(self) -> Stop:
@@ -45,6 +64,10 @@ class Tour:
         host, stop, debugger = self._host, self.stop, self._host.debugger
         while debugger.step_out():
             pass
+        if stop.example != self._example:
+            self._show(open_session(example(stop.example)))
+            self._example = stop.example
+            self._look()
         host.controller.cursor.go_to(self._places[stop.at])
         host.paint()
         names = [one.name for one in PANES]

@@ -11,6 +11,7 @@ from engine.records.events import Setting
 from engine.records.step import StepRecord, StopKind
 from engine.records.step_table import StepPath
 from engine.run.tree import ROOT
+from engine.timing import percentile
 from sessions.compare.column_figures import ColumnFigures, column_figures
 from sessions.compare.divergence import Divergence, divergence
 from sessions.compare.why_part import WhyPart, why_part
@@ -146,8 +147,8 @@ def _batch(passes: Sequence[PassRecord]) -> Batch:
     steady = [one for one in read if not one.warmup]
     costs = []
     for rows, group in groupby(steady, key=lambda one: one.rows):
-        times = sorted(one.forward_ms for one in group)
-        costs.append(RowsCost(rows, len(times), times[len(times) // 2]))
+        times = [one.forward_ms for one in group]
+        costs.append(RowsCost(rows, len(times), percentile(times, 0.5) or 0.0))
     tokens = sum(len(one.nodes) for one in passes)
     single = next((one.forward_ms for one in costs if one.rows == 1), None)
     notes = dict.fromkeys(note for one in passes if (note := one.note))
