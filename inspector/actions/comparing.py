@@ -73,20 +73,22 @@ class Comparing:
             await self._branches()
 
     async def _branches(self) -> None:
-        """The cursor's branch and those beside it, the nearest first."""
+        """The cursor's branch and those beside it, the nearest first; recorded columns as such."""
         view = self._host.controller.view
         log, here = view.log, view.log.tip(view.cursor, view.visited)
-        tips = [here, *other_tips(view)][:MOST]
-        if len(tips) < 2:
-            self._host.say(NO_FORK, warn=True)
-            return
-        made = self._new()
-        for at, tip in enumerate(tips):
-            name = short_label(log, tip, tips[0] if at else tips[1])
-            made.place(of_branch(log, made.new_number(), tip, name))
-        depth = log.tree.common(here, tips[1]) or 0
+        made = recorded_columns(self._new())
+        tips = [one.tip for one in made.columns]
+        if self._host.engine.can_run or here not in tips or len(tips) < 2:
+            tips, made = [here, *other_tips(view)][:MOST], self._new()
+            if len(tips) < 2:
+                self._host.say(NO_FORK, warn=True)
+                return
+            for at, tip in enumerate(tips):
+                name = short_label(log, tip, tips[0] if at else tips[1])
+                made.place(of_branch(log, made.new_number(), tip, name))
+        first = made.parting(made.columns[0])
         for one in made.columns:
-            one.go_to(depth + 1)
+            one.go_to(one.depth if first is None else first + 1)
         await self._show(made)
 
     async def _tried(self) -> None:

@@ -138,7 +138,7 @@ STOPS: tuple[Stop, ...] = (
         "position {parting_position}, after {common} equal tokens: there {stage} left {a_left} in "
         "column {a} and {b_left} in column {b}. So it was the settings, not chance.",
         "V",
-        "the columns; tab leads to why they part; q goes back",
+        "the columns; tab: why they part; q goes back",
         example="compare",
     ),
     Stop(

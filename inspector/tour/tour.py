@@ -8,11 +8,10 @@ from textual.content import Content
 
 from inspector.actions.host import Host
 from inspector.panes.registry import PANES
-from inspector.tour import columns, facts
+from inspector.tour import facts
 from inspector.tour.stops import STOPS, Stop
 from inspector.widgets.line_view import Pane
 from inspector.widgets.tour_strip import TourStrip
-from sessions.examples import example
 from sessions.reader import Session, open_session
 
 POINTED_AT = "-tour"
@@ -49,6 +48,9 @@ class Tour:
         """Find the places and figures of the recording that is on the screen."""
         log = self._host.controller.log
         if log.columns.columns:
+            # Only one example needs it, and the first screen must be up at once.
+            from inspector.tour import columns
+
             self._places, self._figures = columns.places(log), columns.figures(log)
         else:
             self._places = facts.places(log)
@@ -65,6 +67,8 @@ class Tour:
         while debugger.step_out():
             pass
         if stop.example != self._example:
+            from sessions.examples import example
+
             self._show(open_session(example(stop.example)))
             self._example = stop.example
             self._look()

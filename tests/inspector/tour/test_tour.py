@@ -25,11 +25,12 @@ from inspector.widgets.line_view import Pane
 from inspector.widgets.tour_strip import TourStrip
 from sessions import Session, open_session
 from sessions.compare.compared import compared
-from sessions.examples import example
+from sessions.examples import EXAMPLES, example
 from sessions.export.source import Source
 from tests.direct import DirectClient
 from tests.inspector.actions.test_saving import notes
 
+COLUMNS = EXAMPLES["compare"].columns
 SIZES = [(80, 24), (160, 48)]
 
 
@@ -92,7 +93,10 @@ async def test_all_stops_point_at_their_pane_and_what_they_say_to_press_works(
             await pilot.press(stop.press)
             await pilot.pause()
             assert SEEN[stop.press](app) != before, (number, stop.press)
-            if stop.press == "V":
+            if isinstance(app.screen, CompareScreen):
+                compared_now = app.screen.comparison
+                assert [one.title for one in compared_now.columns] == list(COLUMNS)
+                assert [one.position for one in compared_now.columns] == [4] * 4, "where they part"
                 await pilot.press("q")
                 await pilot.pause()
             await pilot.press("right_parenthesis")
