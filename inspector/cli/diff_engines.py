@@ -20,6 +20,7 @@ from engine.records.step import StepRecord
 from engine.run.tree import ROOT
 from engine.text import quote, visible
 from inspector.cli.engine_log import connect
+from inspector.cli.option_values import number
 from inspector.cli.options import UsageError, add_model_options, load_config, open_command
 from inspector.cli.run import Progress
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK
@@ -30,10 +31,12 @@ from sessions.compare.engines_text import lines, to_json
 from sessions.export.jsonl import dumps
 
 DEFAULT_TOKENS = 32
+_MOST_BYTES = 1 << 30
+"""Memory for one engine's whole vocabularies."""
 _ENGINE = "--engine"
 _SHARED = (
     *("prompt", "prompt_flag", "file", "chat", "raw", "system"),
-    *("format", "tokens", "exact"),
+    *("format", "max_tokens", "exact"),
 )
 """Options that are not those of one engine."""
 
@@ -85,7 +88,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options beside those of the prompt."""
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument(
-        "--tokens", type=int, default=DEFAULT_TOKENS, metavar="N", help="default %(default)s"
+        "--max-tokens",
+        type=number("max_tokens"),
+        default=DEFAULT_TOKENS,
+        metavar="N",
+        help="default %(default)s",
     )
     parser.add_argument(
         "--exact",
@@ -99,12 +106,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def diff_engines(args: argparse.Namespace, submit: Submit, opens: tuple[Open, Open]) -> int:
     """Run both engines on the prompt and print the comparison."""
-    if not 1 <= args.tokens <= 100_000:
-        raise UsageError(f"--tokens must lie in 1 .. 100,000, not {args.tokens:,}")
     try:
-        a = _part(opens[0], submit, args.tokens, exact=args.exact)
+        a = _part(opens[0], submit, args.max_tokens, exact=args.exact)
         ids = tuple(step.token.id for step in a.steps)
-        b = _part(opens[1], submit, args.tokens, exact=args.exact, force=ids, prompt=a.prompt)
+        b = _part(opens[1], submit, args.max_tokens, exact=args.exact, force=ids, prompt=a.prompt)
     except EngineFailedError as error:
         print(f"llm-inspect: {visible(str(error))}", file=sys.stderr)
         return EXIT_ENGINE
@@ -133,13 +138,20 @@ def _part(
     force: tuple[int, ...] = (),
     prompt: PromptRecord | None = None,
 ) -> Part:
-    """Run one engine: greedy, or along the ids ``force`` behind the prompt that they follow."""
+    """Run one engine: the likeliest tokens, or ``force``, behind the prompt that they follow."""
     client = connect()
     try:
         answers = Answers(client, Progress(sys.stderr))
         facts = answers.ask(opening, ModelFacts)
-        greedy = Configure(preset="guide", dials={"temperature": 0.0}, max_tokens=tokens)
-        answers.tell(greedy)
+        if exact and 4 * facts.vocab_size * tokens > _MOST_BYTES:
+            raise UsageError(
+                f"whole vocabularies of {tokens:,} tokens are more than "
+                f"{_MOST_BYTES >> 30} GiB: fewer --max-tokens, or --no-exact"
+            )
+        # The likeliest token, but not by temperature 0, at which an engine may go on ahead: one
+        # that writes would then be faster than one that reads.
+        likeliest = {"temperature": 1.0, "top_k": 1, "top_p": 1.0}
+        answers.tell(Configure(preset="guide", dials=likeliest, max_tokens=tokens))
         read = answers.ask(submit, PromptRecord)
         if prompt is not None:
             check_prompts(prompt, read)

@@ -16,11 +16,8 @@ _RANKS_SHOWN = 3
 
 def lines(found: EnginesDiff) -> Iterator[str]:
     """The comparison in words."""
-    for name, side in (("a", found.a), ("b", found.b)):
-        speed = (
-            "—" if side.tps is None else f"{side.step_ms:.1f} ms a step, {side.tps:.1f} tokens/s"
-        )
-        yield f"{name}: {side.label} ({speed}, measured)"
+    yield f"a: {found.a.label} ({_speed(found.a)})"
+    yield f"b: {found.b.label} ({_speed(found.b)})"
     yield ""
     yield "position   p(a)     p(b)     KL(a‖b)   max Δlog p  token"
     for pair in found.pairs:
