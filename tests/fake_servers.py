@@ -46,6 +46,8 @@ class Fake:
     model: str = "words.gguf"
     metrics: bool = True
     template: bool = True
+    batch: bool = True
+    """It takes several texts in one request."""
     gives: bool = True
     """It gives log-probabilities at all."""
     override: Callable[[Asked], bytes | None] = field(default=lambda asked: None)
@@ -137,7 +139,18 @@ class FakeLlama(Fake):
                 return reply("llamacpp:prompt_tokens_total 5\n")
             case "/v1/completions":
                 return self._completed(body)
+            case "/completion" if self.batch:
+                return self._several(body)
         return error(404, "File Not Found")
+
+    def _several(self, body: Mapping[str, Any]) -> bytes:
+        """Texts of one request, the last one's answer first: what tells them apart is the index."""
+        found = []
+        for at, ids in enumerate(body["prompt"]):
+            choice = self._choice(ids, body)
+            one = {"index": at, "id_slot": at % 2, "timings": _timings(1), "stop_type": "limit"}
+            found.append({**one, "completion_probabilities": choice["logprobs"]["content"]})
+        return reply(found[::-1])
 
     def _completed(self, body: Mapping[str, Any]) -> bytes:
         ids = body["prompt"]
@@ -147,6 +160,11 @@ class FakeLlama(Fake):
                 f"request ({len(ids)} tokens) exceeds the available context size "
                 f"({self.context} tokens), try increasing it",
             )
+        choice = self._choice(ids, body)
+        answer = {"choices": [choice], "timings": _timings(len(ids)), "model": self.model}
+        return reply(answer)
+
+    def _choice(self, ids: Sequence[int], body: Mapping[str, Any]) -> dict[str, Any]:
         values = self.values(ids, body)
         count = min(body["n_probs"], self.most or self.width)
         rows = [
@@ -160,13 +178,15 @@ class FakeLlama(Fake):
         ]
         chosen = int(np.argmax(self.logits(ids, body)))
         content = [{"id": chosen, "top_logprobs": rows}]
-        choice = {
+        return {
             "index": 0,
             "finish_reason": "stop" if chosen == self.end else "length",
             "logprobs": {"content": content} if self.gives else None,
         }
-        timings = {"cache_n": 0, "prompt_n": len(ids), "prompt_ms": 1.0, "predicted_ms": 0.5}
-        return reply({"choices": [choice], "timings": timings, "model": self.model})
+
+
+def _timings(count: int) -> dict[str, float]:
+    return {"cache_n": 0, "prompt_n": count, "prompt_ms": 1.0, "predicted_ms": 0.5}
 
 
 class FakeVllm(Fake):
@@ -198,6 +218,11 @@ class FakeVllm(Fake):
 
     def _completed(self, body: Mapping[str, Any]) -> bytes:
         ids, top = body["prompt"], body["logprobs"]
+        if isinstance(ids[0], list):
+            if not self.batch:
+                return error(400, "one prompt at a time")
+            rows = [self._choice(one, body, top) | {"index": at} for at, one in enumerate(ids)]
+            return reply({"model": self.model, "choices": rows[::-1], "usage": {}})
         if max(ids) >= self.width:
             return error(400, f"Token id {max(ids)} is out of vocabulary")
         if len(ids) >= self.context:
@@ -208,6 +233,11 @@ class FakeVllm(Fake):
             )
         if not self.gives or (self.most is not None and not 0 <= top <= self.most):
             return error(400, f"Requested {top} logprobs, the most allowed is {self.most}")
+        usage = {"prompt_tokens": len(ids), "completion_tokens": 1}
+        choices = [self._choice(ids, body, top)]
+        return reply({"model": self.model, "choices": choices, "usage": usage})
+
+    def _choice(self, ids: Sequence[int], body: Mapping[str, Any], top: int) -> dict[str, Any]:
         chosen = int(np.argmax(self.logits(ids, body)))
         choice: dict[str, Any] = {
             "index": 0,
@@ -223,8 +253,7 @@ class FakeVllm(Fake):
                 }
                 for end in range(1, len(ids))
             ]
-        usage = {"prompt_tokens": len(ids), "completion_tokens": 1}
-        return reply({"model": self.model, "choices": [choice], "usage": usage})
+        return choice
 
     def _row(self, ids: Sequence[int], body: Mapping[str, Any], top: int) -> dict[str, float]:
         count = self.width if top < 0 else top
@@ -256,10 +285,17 @@ class FakeOpenai(Fake):
         if body.get("echo"):
             tokens = [*(self.text(one) for one in self.ids(body["prompt"])), " w9"]
             return reply({"choices": [{"logprobs": {"tokens": tokens}}]})
-        values = self.values(self.ids(body["prompt"]) or [0], body)
-        row = {self.text(one): float(values[one]) for one in first(values, top)}
-        choice = {"index": 0, "text": "x", "logprobs": {"top_logprobs": [row], "tokens": ["x"]}}
-        return reply({"choices": [choice], "usage": {"prompt_tokens": 1}})
+        texts = body["prompt"]
+        if isinstance(texts, list) and not self.batch:
+            return error(400, "prompt must be a string")
+        texts = texts if isinstance(texts, list) else [texts]
+        choices = []
+        for at, text in enumerate(texts):
+            values = self.values(self.ids(text) or [0], body)
+            row = {self.text(one): float(values[one]) for one in first(values, top)}
+            told = {"top_logprobs": [row], "tokens": ["x"]}
+            choices.append({"index": at, "text": "x", "logprobs": told})
+        return reply({"choices": choices, "usage": {"prompt_tokens": 1}})
 
 
 FAKES: dict[str, type[Fake]] = {"llamacpp": FakeLlama, "vllm": FakeVllm, "openai": FakeOpenai}

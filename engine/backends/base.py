@@ -53,6 +53,8 @@ class RowLogits:
     values: FloatArray | TopLogprobs
     half: HalfArray | None = None
     """The same logits in float16, where that is what the model computes them in."""
+    engine: EngineTimes | None = None
+    """This row of a pass over several, by the clock of an engine of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,7 @@ class ForwardPass:
     only when the pass was profiled; ``layers_note`` says why it could not be. ``copied_blocks``
     were copied because a branch wrote into a block that it shared, ``evicted_blocks`` thrown out
     to make room. ``passes``: how many passes of the model that were; as many as rows where those
-    could not share one.
+    could not share one. ``rows_note`` says how an engine of its own took several.
     """
 
     rows: tuple[RowLogits, ...]
@@ -78,6 +80,7 @@ class ForwardPass:
     copied_blocks: int = 0
     evicted_blocks: int = 0
     passes: int = 1
+    rows_note: str = ""
     engine: EngineTimes | None = None
     """The same pass by the clock of an engine of its own; ``ms`` is measured here, around it."""
     shifted_ms: float = 0.0

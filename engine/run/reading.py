@@ -175,7 +175,10 @@ class Reading:
         seen = len(sequence)
         stored, nbytes = (seen, None) if self._pooled is None else self._pooled.kv(sequence)
         size = BLOCK_SIZE if self._pooled is None else self._pooled.block_size
-        return KVState(seen, stored, nbytes, computed=1, cached=seen - 1, block_size=size)
+        computed = _evaluated(row.engine, 1, seen)
+        return KVState(
+            seen, stored, nbytes, computed=computed, cached=seen - computed, block_size=size
+        )
 
     def ahead(self, node: int, ids: list[int], drafted: Sequence[int]) -> Ahead:
         """Read ``drafted`` (at least one) behind ``node``, to which ``ids`` lead; see ``Ahead``.

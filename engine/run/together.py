@@ -91,17 +91,18 @@ def _pass(
     done.rows, done.passes, done.forward_ms = len(rows), result.passes, result.ms
     done.copied_blocks, done.evicted_blocks = result.copied_blocks, result.evicted_blocks
     done.warmup = result.warmup
-    done.note = _SEPARATE if result.passes > 1 else ""
+    done.note = result.rows_note or (_SEPARATE if result.passes > 1 else "")
     sizes: list[int | None] = []
     for group, (sequence, _), row in zip(groups, rows, result.rows, strict=True):
         kv = reading.keep_row([texts[index].node for index in group], row, sequence)
+        engine = row.engine or result.engine
         sizes.append(kv.nbytes)
         for place, index in enumerate(group):
             text = texts[index]
             done.found[index] = reading.with_wider(
                 text.node,
                 text.ids,
-                Distribution(row.values, result.ms, kv, warmup=result.warmup, engine=result.engine),
+                Distribution(row.values, result.ms, kv, warmup=result.warmup, engine=engine),
             )
             done.parts[index] = Part.TWIN if place else Part.ROW
     known = [size for size in sizes if size is not None]

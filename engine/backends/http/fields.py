@@ -45,6 +45,13 @@ class Fields:
         where = f"{self.where}.{name}"
         return [Fields.of(one, f"{where}[{at}]") for at, one in enumerate(self.listed(name, most))]
 
+    def indexed(self, name: str, count: int) -> list[Fields]:
+        """The ``count`` objects of the list ``name`` by their ``index``, one for each text."""
+        found = {one.count("index"): one for one in self.objects(name, count)}
+        if found.keys() != set(range(count)):
+            raise _wrong(f"{self.where}.{name}", f"is not of {count:,} texts")
+        return [found[at] for at in range(count)]
+
     def listed(self, name: str, most: int) -> Sequence[Any]:
         """The list ``name``, of at most so many items; an empty one where there is none."""
         found = self.values.get(name)

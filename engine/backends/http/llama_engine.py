@@ -13,11 +13,10 @@ from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, token_of
 from engine.backends.http.open import opened
-from engine.backends.http.probing import accepted, alike, metrics_row, values_are
+from engine.backends.http.probing import accepted, alike, batch_row, metrics_row, values_are
 from engine.backends.llamacpp.dials import sampler_request
 from engine.backends.top_n.backend import TopBackend
-from engine.backends.top_n.completer import Abilities, Answer
-from engine.backends.top_n.rows import top_logprobs
+from engine.backends.top_n.completer import Abilities, Answer, Batch
 from engine.progress import Progress
 from engine.records.engine import Probed
 from engine.records.model import ModelFacts
@@ -40,9 +39,16 @@ class LlamaServer:
 
     def next_token(self, ids: Sequence[int], top: int, *, slot: int, reuse: bool) -> Answer:
         found = self.asked(ids, top, slot=slot, reuse=reuse)
-        values = [-float("inf") if one is None else one for one in found.values]
-        row = top_logprobs(found.ids, values, count=top, vocab_size=self.props.vocab_size)
-        return Answer(row, found.times)
+        return api.answer_of(found, top, self.props.vocab_size)
+
+    def batch(self, texts: Sequence[Sequence[int]], top: int) -> Batch:
+        answer = self.client.post("/completion", api.batch_request(texts, top))
+        self._check_model()
+        found = api.listed_batch(answer.body, len(texts), self.props.slots, answer.parse_ms)
+        for one, _ in found:
+            self._names.learn(one.data)
+        answers = (api.answer_of(one, top, self.props.vocab_size) for one, _ in found)
+        return Batch(tuple(answers), tuple(slot for _, slot in found))
 
     def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
         raise BackendError("llama-server tells the distribution behind a text alone")
@@ -150,6 +156,7 @@ def attach(client: Client, model: str | None, progress: Progress) -> tuple[Llama
         ),
         Probed("candidates", "any number" if count >= props.vocab_size else f"{count:,}", "tried"),
         Probed("prompt log-probabilities", "", "llama-server tells the last position's alone"),
+        batch := batch_row(lambda: server.batch([ids, ids[:1]], 1)),
         _cached(server, ids),
         Probed("slots", f"{slots:,}", "texts in its cache side by side, asked for by number"),
         metrics_row(client, "start it with --metrics"),
@@ -158,7 +165,10 @@ def attach(client: Client, model: str | None, progress: Progress) -> tuple[Llama
         Probed("own sampler", "yes", "probabilities after its chain, for sample --against"),
     )
     server.abilities = Abilities(
-        most_top=None if count >= props.vocab_size else count, slots=slots, table=rows
+        most_top=None if count >= props.vocab_size else count,
+        slots=slots,
+        batch=batch.given,
+        table=rows,
     )
     facts = facts_of(
         backend="llamacpp",

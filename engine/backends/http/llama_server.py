@@ -12,6 +12,8 @@ from typing import Any
 
 from engine.backends.http.client import Client, ServerError
 from engine.backends.http.fields import MOST_VOCAB, Fields, byte_string, token_id
+from engine.backends.top_n.completer import Answer
+from engine.backends.top_n.rows import top_logprobs
 from engine.records.engine import EngineTimes
 
 _MOST_PROMPT = 1 << 20
@@ -45,6 +47,28 @@ def request(
     return {**_BARE, "prompt": list(ids), "n_probs": top, "cache_prompt": reuse, **where, **more}
 
 
+def batch_request(texts: Sequence[Sequence[int]], top: int) -> dict[str, Any]:
+    """The request to ``/completion``, which tells the slot and the times of each text."""
+    prompts = [list(ids) for ids in texts]
+    return {**_BARE, "n_predict": 1, "prompt": prompts, "n_probs": top, "cache_prompt": True}
+
+
+def listed_batch(
+    body: Any, count: int, slots: int, parse_ms: float = 0.0
+) -> list[tuple[Listed, int]]:
+    """Read an answer of ``/completion`` to ``count`` texts: what it lists for each, its slot."""
+    found = []
+    for answer in Fields({"texts": body}, "the answer").indexed("texts", count):
+        position = _only(answer.objects("completion_probabilities", 1), "completion_probabilities")
+        slot = answer.count("id_slot")
+        if slot is None or slot >= slots:
+            raise ServerError("an answer that cannot be used: it names no slot of the server's")
+        ended = answer.text("stop_type") == "eos"
+        times = _times(answer, parse_ms / count)
+        found.append((_listed(position, "logprob", ended=ended, times=times), slot))
+    return found
+
+
 def listed(body: Any, name: str = "logprob", parse_ms: float = 0.0) -> Listed:
     """Read an answer of ``/v1/completions``.
 
@@ -53,6 +77,17 @@ def listed(body: Any, name: str = "logprob", parse_ms: float = 0.0) -> Listed:
     answer = Fields.of(body, "the answer")
     choice = _only(answer.objects("choices", 1), "choices")
     position = _only(choice.inner("logprobs").objects("content", 1), "logprobs.content")
+    ended = choice.text("finish_reason") == "stop"
+    return _listed(position, name, ended=ended, times=_times(answer, parse_ms))
+
+
+def answer_of(found: Listed, top: int, vocab_size: int) -> Answer:
+    """The ``top`` likeliest of what was listed. Raises BackendError."""
+    values = [-float("inf") if one is None else one for one in found.values]
+    return Answer(top_logprobs(found.ids, values, count=top, vocab_size=vocab_size), found.times)
+
+
+def _listed(position: Fields, name: str, *, ended: bool, times: EngineTimes) -> Listed:
     ids, values, data = [], [], {}
     rows = position.objects("top_logprobs" if name == "logprob" else "top_probs", MOST_VOCAB)
     for row in rows:
@@ -60,8 +95,7 @@ def listed(body: Any, name: str = "logprob", parse_ms: float = 0.0) -> Listed:
         ids.append(one)
         values.append(_value(row, name))
         data[one] = byte_string(row.listed("bytes", 1 << 16), row.where)
-    ended = choice.text("finish_reason") == "stop"
-    return Listed(ids, values, data, ended, _times(answer, parse_ms))
+    return Listed(ids, values, data, ended, times)
 
 
 def _value(row: Fields, name: str) -> float | None:

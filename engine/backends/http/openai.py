@@ -32,9 +32,16 @@ class Listed:
     times: EngineTimes = field(default_factory=EngineTimes)
 
 
-def request(model: str, text: str, top: int, **more: Any) -> dict[str, Any]:
-    """The request for the distribution behind ``text``."""
+def request(model: str, text: str | Sequence[str], top: int, **more: Any) -> dict[str, Any]:
+    """The request for the distribution behind ``text``, or behind each of several."""
     return {**_BARE, "model": model, "prompt": text, "logprobs": top, **more}
+
+
+def listed_batch(body: Any, count: int, parse_ms: float = 0.0) -> list[Listed]:
+    """Read the first position of each of ``count`` texts."""
+    choices = Fields.of(body, "the answer").indexed("choices", count)
+    times = EngineTimes(parse_ms=parse_ms / count)
+    return [_first(one.inner("logprobs"), times) for one in choices]
 
 
 def listed(body: Any, parse_ms: float = 0.0) -> Listed:
@@ -42,6 +49,11 @@ def listed(body: Any, parse_ms: float = 0.0) -> Listed:
     answer = Fields.of(body, "the answer")
     choices = answer.objects("choices", 16)
     logprobs = choices[0].inner("logprobs") if choices else Fields({}, "logprobs")
+    cached = answer.inner("usage").inner("prompt_tokens_details").count("cached_tokens")
+    return _first(logprobs, EngineTimes(cached=cached, parse_ms=parse_ms))
+
+
+def _first(logprobs: Fields, times: EngineTimes) -> Listed:
     values: dict[bytes, float] = {}
     content = logprobs.objects("content", 16)
     if content:
@@ -59,13 +71,7 @@ def listed(body: Any, parse_ms: float = 0.0) -> Listed:
             "an answer without log-probabilities: this server gives none for completions, "
             "and there is nothing to show without them"
         )
-    usage = answer.inner("usage")
-    cached = usage.inner("prompt_tokens_details").count("cached_tokens")
-    return Listed(
-        values,
-        any(b"\xef\xbf\xbd" in one for one in values),
-        EngineTimes(cached=cached, parse_ms=parse_ms),
-    )
+    return Listed(values, any(b"\xef\xbf\xbd" in one for one in values), times)
 
 
 def prompt_tokens(body: Any) -> list[bytes]:

@@ -11,9 +11,16 @@ from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of
 from engine.backends.http.names import KNOWN_ENDS, token_of
 from engine.backends.http.open import opened
-from engine.backends.http.probing import accepted, alike, largest, metrics_row, values_are
+from engine.backends.http.probing import (
+    accepted,
+    alike,
+    batch_row,
+    largest,
+    metrics_row,
+    values_are,
+)
 from engine.backends.top_n.backend import TopBackend
-from engine.backends.top_n.completer import Abilities, Answer
+from engine.backends.top_n.completer import Abilities, Answer, Batch
 from engine.backends.top_n.rows import top_logprobs
 from engine.progress import Progress
 from engine.records.engine import Probed
@@ -51,8 +58,17 @@ class TextServer:
         return {self._ids[text.encode()]: "its text" for text in KNOWN_ENDS}
 
     def next_token(self, ids: Sequence[int], top: int, *, slot: int, reuse: bool) -> Answer:
-        found = self.asked(b"".join(self._tokens[one].bytes for one in ids), top)
+        found = self.asked(self._data(ids), top)
         return Answer(self._row(found, top), found.times)
+
+    def batch(self, texts: Sequence[Sequence[int]], top: int) -> Batch:
+        prompts = [self._data(ids).decode("utf-8", "replace") for ids in texts]
+        answer = self.client.post(_PATH, api.request(self.model, prompts, top))
+        found = api.listed_batch(answer.body, len(texts), answer.parse_ms)
+        return Batch(tuple(Answer(self._row(one, top), one.times) for one in found))
+
+    def _data(self, ids: Sequence[int]) -> bytes:
+        return b"".join(self._tokens[one].bytes for one in ids)
 
     def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
         raise BackendError("this server tells the distribution behind a text alone")
@@ -156,6 +172,11 @@ def attach(client: Client, model: str | None, progress: Progress) -> tuple[TextS
     raw = alike(_pairs(first), _pairs(server.asked(probe, most, temperature=0.5)))
     echo = len(server._pieces(probe.decode())) > 0
     cached = first.times.cached
+    batch = batch_row(
+        lambda: api.listed_batch(
+            client.post(_PATH, api.request(server.model, [probe.decode(), "The"], 1)).body, 2
+        )
+    )
     table = (
         Probed("ids in and out", "", "texts alone: tokens have numbers of ours"),
         Probed(
@@ -165,6 +186,7 @@ def attach(client: Client, model: str | None, progress: Progress) -> tuple[TextS
         ),
         Probed("candidates", f"{count:,}", "tried"),
         Probed("prompt log-probabilities", "", "not asked for"),
+        batch,
         Probed("prompt's tokens", "yes" if echo else "", "" if echo else "it gives no echo"),
         Probed("cached tokens", "" if cached is None else "yes", "" if cached else "not in usage"),
         Probed("own milliseconds", "", "OpenAI's answers have none"),
@@ -172,7 +194,7 @@ def attach(client: Client, model: str | None, progress: Progress) -> tuple[TextS
         Probed("chat template", "", "completions have none"),
         Probed("own sampler", "", "its chain is not told"),
     )
-    server.abilities = Abilities(most_top=count, slots=0, table=table)
+    server.abilities = Abilities(most_top=count, slots=0, batch=batch.given, table=table)
     progress("attach", 1.0, server.model)
     return server, facts_of(
         backend="openai",

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from engine.backends.base import BackendError
 from engine.backends.http.client import Client, ServerError
+from engine.backends.top_n.completer import BATCH
 from engine.records.arrays import DoubleArray
 from engine.records.engine import Probed
 
@@ -79,6 +81,15 @@ def accepted(ask: Callable[[], object]) -> bool:
             return False
         raise
     return True
+
+
+def batch_row(ask: Callable[[], object]) -> Probed:
+    """The row of the table for several texts in one request, which ``ask`` tries."""
+    try:
+        ask()
+    except BackendError as error:
+        return Probed(BATCH, "", str(error))
+    return Probed(BATCH, "yes", "several texts in one request, tried")
 
 
 def metrics_row(client: Client, how: str) -> Probed:

@@ -47,8 +47,13 @@ class Listed:
     times: EngineTimes = field(default_factory=EngineTimes)
 
 
-def request(model: str, ids: Sequence[int], top: int, **more: Any) -> dict[str, Any]:
-    """The request for the distribution behind ``ids``; ``top`` -1 is the whole vocabulary's."""
+def request(
+    model: str, ids: Sequence[int] | Sequence[Sequence[int]], top: int, **more: Any
+) -> dict[str, Any]:
+    """The request for the distribution behind ``ids``, or behind each of several texts.
+
+    ``top`` -1 is the whole vocabulary's.
+    """
     return {
         **_BARE,
         "model": model,
@@ -59,29 +64,34 @@ def request(model: str, ids: Sequence[int], top: int, **more: Any) -> dict[str, 
     }
 
 
+def listed_batch(body: Any, count: int, parse_ms: float = 0.0) -> list[Listed]:
+    """Read the first position of each of ``count`` texts.
+
+    What the server says of its cache is of all of them together, and so of none.
+    """
+    choices = Fields.of(body, "the answer").indexed("choices", count)
+    return [_first(choice, EngineTimes(parse_ms=parse_ms / count)) for choice in choices]
+
+
 def listed(body: Any, parse_ms: float = 0.0) -> Listed:
     """Read the first position of an answer of ``/v1/completions``."""
     answer = Fields.of(body, "the answer")
-    choice = first_choice(answer)
+    usage = answer.inner("usage")
+    cached = usage.inner("prompt_tokens_details").count("cached_tokens")
+    count = usage.count("prompt_tokens")
+    evaluated = None if cached is None or count is None else count - cached
+    times = EngineTimes(cached=cached, evaluated=evaluated, parse_ms=parse_ms)
+    return _first(first_choice(answer), times)
+
+
+def _first(choice: Fields, times: EngineTimes) -> Listed:
     rows = choice.inner("logprobs").listed("top_logprobs", 1)
     if not rows or rows[0] is None:
         raise ServerError(
             "an answer without log-probabilities: there is nothing to show without them"
         )
     ids, values = _row(rows[0])
-    usage = answer.inner("usage")
-    cached = usage.inner("prompt_tokens_details").count("cached_tokens")
-    count = usage.count("prompt_tokens")
-    return Listed(
-        ids,
-        values,
-        choice.text("finish_reason") == "stop",
-        EngineTimes(
-            cached=cached,
-            evaluated=None if cached is None or count is None else count - cached,
-            parse_ms=parse_ms,
-        ),
-    )
+    return Listed(ids, values, choice.text("finish_reason") == "stop", times)
 
 
 def first_choice(answer: Fields) -> Fields:

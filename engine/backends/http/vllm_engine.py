@@ -20,13 +20,14 @@ from engine.backends.http.probing import (
     Values,
     accepted,
     alike,
+    batch_row,
     largest,
     log_sum,
     metrics_row,
     values_are,
 )
 from engine.backends.top_n.backend import TopBackend
-from engine.backends.top_n.completer import Abilities, Answer
+from engine.backends.top_n.completer import BATCH, Abilities, Answer, Batch
 from engine.backends.top_n.rows import stacked, top_logprobs
 from engine.models.tokenizer_file import Names
 from engine.progress import Progress
@@ -65,6 +66,13 @@ class VllmServer:
         more = {} if reuse else {"cache_salt": secrets.token_hex(8)}
         found = self.asked(ids, _WHOLE if whole else top, **more)
         return Answer(self._row(found, top), found.times)
+
+    def batch(self, texts: Sequence[Sequence[int]], top: int) -> Batch:
+        body = api.request(self.served.name, [list(ids) for ids in texts], top)
+        answer = self.client.post(_PATH, body)
+        self._check_model()
+        found = api.listed_batch(answer.body, len(texts), answer.parse_ms)
+        return Batch(tuple(Answer(self._row(one, top), one.times) for one in found))
 
     def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
         whole = self.kind is Values.LOGITS or top >= self.vocab_size
@@ -170,11 +178,16 @@ def attach(
             client.post(_PATH, api.request(server.served.name, ids, 1, prompt_logprobs=1)).body
         )
     )
+    if server.kind is Values.LOGITS:
+        batch = Probed(BATCH, "", "logits are read of the whole vocabulary, a text at a time")
+    else:
+        batch = batch_row(lambda: server.batch([ids, ids[:1]], 1))
     server.abilities = Abilities(
         most_top=most,
         slots=0,
         prompt_logprobs=prompt,
-        table=_table(client, server, first.times, raw=raw, most=most, prompt=prompt),
+        batch=batch.given,
+        table=_table(client, server, first.times, batch, raw=raw, most=most, prompt=prompt),
     )
     served = server.served
     progress("attach", 1.0, served.name)
@@ -212,6 +225,7 @@ def _table(
     client: Client,
     server: VllmServer,
     times: EngineTimes,
+    batch: Probed,
     *,
     raw: bool,
     most: int | None,
@@ -228,6 +242,7 @@ def _table(
             "tried" if most is None else "start it with --max-logprobs -1 for more",
         ),
         Probed("prompt log-probabilities", "yes" if prompt else "", "tried"),
+        batch,
         Probed(
             "cached tokens",
             "" if times.cached is None else "yes",

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from engine.backends.base import BackendError
-from engine.backends.http.llama_server import listed
+from engine.backends.http.llama_server import answer_of, batch_request, listed, listed_batch
 from engine.backends.llamacpp.answers import continued_of, request
 from engine.backends.llamacpp.dials import sampler_request
 from engine.backends.llamacpp.hosted import Hosted
-from engine.backends.top_n.completer import Abilities, Answer, Continued
+from engine.backends.top_n.completer import Abilities, Answer, Batch, Continued
 from engine.timing import now_ms
 
 
@@ -35,6 +35,16 @@ class HostedCompleter:
     def continued(self, ids: Sequence[int], top: int, count: int, *, slot: int) -> Continued:
         """Up to ``count`` rows of one request; see ``Continuing``."""
         return self._ask(request(ids, top, slot=slot, reuse=True, count=count), top)
+
+    def batch(self, texts: Sequence[Sequence[int]], top: int) -> Batch:
+        """The rows of several texts; see ``Batching``."""
+        body = self._hosted.complete_several(batch_request(texts, top))
+        started = now_ms()
+        found = listed_batch(body, len(texts), self._abilities.slots)
+        answers = tuple(answer_of(one, top, self._vocab_size) for one, _ in found)
+        parse_ms = (now_ms() - started) / len(answers)
+        timed = (replace(one, times=replace(one.times, parse_ms=parse_ms)) for one in answers)
+        return Batch(tuple(timed), tuple(slot for _, slot in found))
 
     def _ask(self, asked: Mapping[str, Any], top: int) -> Continued:
         data = self._hosted.complete(asked)

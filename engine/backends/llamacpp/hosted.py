@@ -101,6 +101,10 @@ class Hosted:
             raise BackendError("llama.cpp gave no answer")
         return found[0]
 
+    def complete_several(self, asked: Mapping[str, Any]) -> Any:
+        """The parsed answer to a request with several prompts. Raises BackendError."""
+        return self._post("/completion", asked, None)
+
     def tokenize(self, text: str, *, special: bool) -> list[int]:
         """The ids of a text; with ``special``, those that the model wants around it too."""
         whole = text.encode("utf-8", "replace").decode()
@@ -111,9 +115,9 @@ class Hosted:
             raise BackendError("llama.cpp's tokenizer gave no ids")
         return tokens
 
-    def _post(self, path: str, asked: Mapping[str, Any]) -> Any:
+    def _post(self, path: str, asked: Mapping[str, Any], limit_s: float | None = _ASK_S) -> Any:
         place = str(self._path) if self._handle is None else f"/proc/self/fd/{self._handle}"
-        connection = _Local(place)
+        connection = _Local(place, limit_s)
         try:
             body = json.dumps(asked)
             given = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
@@ -140,13 +144,13 @@ class Hosted:
 class _Local(http.client.HTTPConnection):
     """A connection to a socket of the file system."""
 
-    def __init__(self, place: str) -> None:
-        super().__init__("localhost", timeout=_ASK_S)
+    def __init__(self, place: str, limit_s: float | None) -> None:
+        super().__init__("localhost", timeout=limit_s)
         self._place = place
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(_ASK_S)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._place)
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.backends.base import BackendError
+from engine.backends.http.llama_server import batch_request, listed_batch
+from engine.backends.http.probing import batch_row
 from engine.backends.llamacpp.answers import answer_of, request
 from engine.backends.llamacpp.completer import HostedCompleter
 from engine.backends.llamacpp.facts import facts_of, kv_bytes
@@ -15,7 +17,7 @@ from engine.backends.llamacpp.hosted import Hosted, package
 from engine.backends.llamacpp.options import RUNNING, TYPES, Options, read
 from engine.backends.llamacpp.tokens import GgufTokens
 from engine.backends.top_n.backend import TopBackend
-from engine.backends.top_n.completer import Abilities
+from engine.backends.top_n.completer import BATCH, Abilities
 from engine.models.bundled import DEFAULT, bundled_file
 from engine.models.checks import ModelError
 from engine.models.gguf_model import GgufModel, read_model
@@ -51,7 +53,8 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
     hosted = Hosted(_params(path, wanted), label)
     try:
         table = _probe(hosted, model, wanted)
-        abilities = Abilities(most_top=None, slots=wanted.slots, table=table)
+        batch = any(one.given for one in table if one.name == BATCH)
+        abilities = Abilities(most_top=None, slots=wanted.slots, batch=batch, table=table)
         completer = HostedCompleter(hosted, abilities, model.vocab_size)
         tokens = GgufTokens(model, lambda text, special: hosted.tokenize(text, special=special))
         facts = facts_of(
@@ -144,6 +147,7 @@ def _probe(hosted: Hosted, model: GgufModel, wanted: Options) -> tuple[Probed, .
         raise BackendError(
             f"llama.cpp gave {answer.top.ids.size} log-probabilities of {wanted.top_of(size)}"
         )
+    several = batch_request([[first], [first]], 1)
     counts = answer.times.cached is not None and answer.times.evaluated is not None
     return (
         Probed("ids in and out", "yes"),
@@ -155,6 +159,7 @@ def _probe(hosted: Hosted, model: GgufModel, wanted: Options) -> tuple[Probed, .
         Probed(
             "prompt log-probabilities", "", "llama.cpp's server computes none: one request each"
         ),
+        batch_row(lambda: listed_batch(hosted.complete_several(several), 2, wanted.slots)),
         Probed("cached and evaluated tokens", "yes" if counts else "", "of every request"),
         Probed("layers", "", "llama.cpp's server does not time them"),
         Probed("K/V blocks", "", "llama.cpp keeps a slot a branch, and does not tell its cells"),

@@ -19,7 +19,15 @@ from engine.backends.base import (
     own_list,
 )
 from engine.backends.top_n.ahead import MOST, Foreseen, ReadAhead
-from engine.backends.top_n.completer import Completer, Continued, Continuing, Sampling, Tokens
+from engine.backends.top_n.completer import (
+    BATCH,
+    Batching,
+    Completer,
+    Continued,
+    Continuing,
+    Sampling,
+    Tokens,
+)
 from engine.backends.top_n.prefetch import Prefetch
 from engine.backends.top_n.rows import stacked
 from engine.backends.top_n.slots import Slots
@@ -44,6 +52,7 @@ class TopBackend:
         self._top: int = facts.top
         self._slots = Slots(completer.abilities.slots)
         self._ids: list[int] = []
+        self._batches = completer.abilities.batch and isinstance(completer, Batching)
         self._prefetch = Prefetch(completer) if isinstance(completer, Continuing) else None
         self._ahead = ReadAhead()
         self.foreseen = 0
@@ -75,12 +84,18 @@ class TopBackend:
     # --- passes -------------------------------------------------------------------------------
 
     def forward(self, rows: Sequence[Row], *, all_positions: bool = False) -> ForwardPass:
-        """One request a row; with ``all_positions`` one a position, if the engine needs that."""
+        """One request for all rows where the engine takes several texts, else one a row.
+
+        With ``all_positions`` one a position, if the engine needs that.
+        """
         own = [(own_list(sequence), ids) for sequence, ids in checked_rows(rows)]
         for sequence, ids in own:
             self._check(sequence, ids)
         started = now_ms()
-        if len(own) == 1 and len(own[0][1]) == 1 and own[0][0] and not all_positions:
+        batched = self._batches and len(own) > 1 and not all_positions
+        if batched:
+            rows_read = self._batch([[*sequence, *map(int, ids)] for sequence, ids in own])
+        elif len(own) == 1 and len(own[0][1]) == 1 and own[0][0] and not all_positions:
             rows_read = [self._next(own[0][0], int(own[0][1][0]))]
         else:
             rows_read = [self._read(sequence, ids, all_positions) for sequence, ids in own]
@@ -92,11 +107,12 @@ class TopBackend:
         for more in rows_read[1:]:
             times = times + more.times
         return ForwardPass(
-            tuple(RowLogits(one.top) for one in rows_read),
+            tuple(RowLogits(one.top, engine=one.times) for one in rows_read),
             now_ms() - started + shifted,
             warmup=False,
             layers_note=f"n/a: engine {self._facts.backend} does not time its layers",
-            passes=max(1, times.requests),
+            passes=1 if batched else max(1, times.requests),
+            rows_note=self._rows_note(len(own), batched=batched),
             engine=times,
             shifted_ms=shifted,
         )
@@ -127,12 +143,41 @@ class TopBackend:
         with contextlib.suppress(BackendError):
             self._settle()
         if not isinstance(self._completer, Sampling):
-            rows = (one for one in self._facts.probed if one.name == "own sampler")
-            why = "".join(f": {one.note}" for one in rows)
             raise BackendError(
-                f"engine {self._facts.backend} does not tell what its own sampler leaves{why}"
+                f"engine {self._facts.backend} does not tell what its own sampler leaves"
+                f"{self._why('own sampler')}"
             )
         return self._completer.sampled(ids, dials, count)
+
+    def _why(self, name: str) -> str:
+        """The reason for which the engine lacks an ability of its table."""
+        return "".join(f": {one.note}" for one in self._facts.probed if one.name == name)
+
+    def _rows_note(self, count: int, *, batched: bool) -> str:
+        """How the engine took the rows of a pass; "" for one row."""
+        if count == 1:
+            return ""
+        if not batched:
+            return f"a request for each row, one after the other{self._why(BATCH)}"
+        slots = self._completer.abilities.slots
+        few = f", {slots:,} at a time: it has so many slots" if 0 < slots < count else ""
+        return f"one request for all rows; the engine shares its passes among them{few}"
+
+    def _batch(self, texts: Sequence[list[int]]) -> list[Foreseen]:
+        """Several texts in one request. Whichever slots read them, ``_slots`` knows then."""
+        assert isinstance(self._completer, Batching), "its abilities say so"
+        with contextlib.suppress(BackendError):  # nobody has asked for that yet
+            self._settle()
+        try:
+            found = self._completer.batch(texts, self._top)
+        except BackendError:
+            self._slots.clear()
+            raise
+        if not found.slots:
+            self._slots.read(self._slots.at(0), texts[-1])
+        for number, ids in zip(found.slots, texts, strict=False):
+            self._slots.read(self._slots.at(number), ids)
+        return [Foreseen(one.top, one.times) for one in found.answers]
 
     def _next(self, sequence: list[int], token_id: int) -> Foreseen:
         """One token behind a text: from what came ahead, with more ahead, or by itself."""

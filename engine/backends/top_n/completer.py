@@ -11,6 +11,9 @@ from engine.records.engine import EngineTimes, Probed
 from engine.records.partial import TopLogprobs
 from engine.records.vocabulary import Token, Vocabulary
 
+BATCH = "batch of prompts"
+"""The table's row for several texts in one request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
@@ -18,12 +21,14 @@ class Abilities:
 
     ``most_top``: so many log-probabilities it gives of a position, None for any number. ``slots``:
     so many texts it keeps in its cache side by side, each asked for by number; 0 where requests
-    cannot say which. ``table`` is what doctor and the panes show, these included.
+    cannot say which. ``batch``: a request may carry several texts. ``table`` is what doctor and the
+    panes show, these included.
     """
 
     most_top: int | None = None
     slots: int = 1
     prompt_logprobs: bool = False
+    batch: bool = False
     table: tuple[Probed, ...] = field(default=())
 
 
@@ -89,6 +94,29 @@ class Continuing(Protocol):
 
     def continued(self, ids: Sequence[int], top: int, count: int, *, slot: int) -> Continued:
         """Up to ``count`` rows; fewer where the text ends. What the cache holds is reused."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The distributions behind several texts of one request, in order.
+
+    ``slots``: the place in the engine's cache that read each; empty where it does not say.
+    """
+
+    answers: tuple[Answer, ...]
+    slots: tuple[int, ...] = ()
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """Takes several texts in one request, whose passes the engine shares among them as it can."""
+
+    def batch(self, texts: Sequence[Sequence[int]], top: int) -> Batch:
+        """The ``top`` likeliest tokens behind each; its cache is reused. Raises BackendError.
+
+        Asked for where ``abilities.batch``.
+        """
         ...
 
 

@@ -49,6 +49,10 @@ class Slots:
 
         return min(found, key=cost)
 
+    def at(self, number: int) -> Slot:
+        """The slot of that number; raises IndexError where there is none."""
+        return self._slots[number]
+
     def read(self, slot: Slot, ids: Sequence[int]) -> None:
         """Note that ``slot`` holds exactly ``ids`` now."""
         self._clock += 1

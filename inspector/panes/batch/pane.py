@@ -106,7 +106,7 @@ def place_of(passes: Sequence[PassRecord], node: int) -> int | None:
 def _pass_line(index: int, one: PassRecord, columns: ColumnsSet, width: int) -> Content:
     tokens = one.tokens_per_pass
     each = one.forward_ms / (tokens * one.passes) if tokens and one.forward_ms else None
-    weights = one.weight_bytes / tokens if tokens else None
+    weights = one.weight_bytes / tokens if tokens and one.weight_bytes else None
     rows = str(one.rows) if one.passes <= 1 else f"{one.rows}/{one.passes}"
     figures = (
         f" {index + 1:>{_NUMBER - 1},}{rows:>{_ROWS}}"
@@ -156,7 +156,9 @@ def _detail(one: PassRecord, width: int) -> Content:
         Content.assemble(" tokens a pass ", derived(three(tokens) if tokens else NOTHING)),
         Content.assemble("in all ", measured(ms(one.total_ms))),
         Content.assemble("K and V ", measured(nbytes(one.kv_bytes))),
-        Content.assemble(f"weights {visible(one.dtype)} ", measured(nbytes(one.weight_bytes))),
+        Content.assemble(
+            f"weights {visible(one.dtype)} ", measured(nbytes(one.weight_bytes or None))
+        ),
     ]
     if one.copied_blocks or one.evicted_blocks:
         parts.append(Content(f"{one.copied_blocks:,} copied, {one.evicted_blocks:,} evicted"))

@@ -16,6 +16,7 @@ from engine.backends.top_n.backend import TopBackend
 from engine.measure.own_sampler import check_sampler
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import Origin
+from engine.run.step_many import ColumnStep, going_on, step_many
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from tests import tiny_gguf
@@ -111,6 +112,38 @@ def test_it_gives_what_llamacpp_gives_in_process(backend: TopBackend, hosted: To
     np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
     for token_id in range(VOCAB):
         assert backend.token(token_id).bytes == hosted.token(token_id).bytes or token_id < 3
+
+
+@pytest.mark.parametrize("kind", ["over http", "in this process"])
+def test_columns_are_one_request(kind: str, backend: TopBackend, hosted: TopBackend) -> None:
+    """Three branches on two slots: each has its own distribution, and its own engine's figures."""
+    engine = backend if kind == "over http" else hosted
+    stepper = Stepper(engine, effective("guide", {"temperature": 0.0}))
+    stepper.submit(PROMPT)
+    forks = [stepper.extend(0, force=force).node for force in (5, 6, 7)]
+    columns = [ColumnStep(at, node) for at, node in enumerate(forks)]
+    found = step_many(stepper, columns)
+    assert (found.record.rows, found.record.passes) == (3, 1)
+    assert found.record.note.startswith("one request for all rows")
+    assert "2 at a time" in found.record.note
+    prompt = stepper.prompt
+    assert prompt is not None
+    for step, force in zip(found.steps, (5, 6, 7), strict=True):
+        alone = engine.forward((([], (*prompt.ids, force)),)).known
+        assert isinstance(alone, TopLogprobs)
+        assert step.token.id == alone.ids[0]
+        # K and V are float16, and a pass over several rows rounds differently.
+        assert step.raw_logprob == pytest.approx(float(alone.logprobs[0]), abs=2e-3)
+        times = step.timing.engine
+        assert times is not None
+        assert times.cached is not None
+        assert times.evaluated is not None
+        assert (
+            times.cached + times.evaluated == len(prompt.ids) + 1 == step.kv.computed + times.cached
+        )
+    again = step_many(stepper, going_on(stepper, columns, found.record)[:2])
+    assert (again.record.rows, again.record.passes) == (2, 1)
+    assert "at a time" not in again.record.note
 
 
 def test_its_own_figures_say_what_was_cached(backend: TopBackend) -> None:

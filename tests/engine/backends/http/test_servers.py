@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,52 @@ def test_all_positions_of_a_text(name: str) -> None:
             expected = logprobs_of(some_words().reference_logits(ids))
             assert found.ids[row, 0] == int(expected.argmax())
             np.testing.assert_allclose(found.logprobs[row], expected[found.ids[row]], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_several_texts_are_one_request(name: str) -> None:
+    """Rows are one pass, each the one of its own text, whatever order the answer has."""
+    with attached(FAKES[name](), top=5) as (backend, server):
+        assert probed(backend)["batch of prompts"] == "yes"
+        texts = [backend.tokenize(one, chat=False, system=None).ids for one in (" w1 w2", " w3")]
+        texts = [*texts, texts[0][:1]]
+        before = len(server.asked)
+        found = backend.forward([(list(ids[:-1]), ids[-1:]) for ids in texts])
+        assert len(server.asked) == before + 1
+        assert found.passes == 1
+        assert found.rows_note.startswith("one request for all rows")
+        assert ("2 at a time" in found.rows_note) == (name == "llamacpp")
+        for row, ids in zip(found.rows, ([1, 2], [3], [1]), strict=True):
+            assert isinstance(row.values, TopLogprobs)
+            expected = logprobs_of(some_words().reference_logits(ids))
+            best = [backend.token(int(one)).bytes for one in row.values.ids]
+            assert best[0] == f" w{int(expected.argmax())}".encode()
+            np.testing.assert_allclose(row.values.logprobs, np.sort(expected)[::-1][:5], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_a_request_a_row_where_a_server_takes_one_text(name: str) -> None:
+    with attached(FAKES[name](batch=False), top=5) as (backend, _):
+        assert probed(backend)["batch of prompts"] == ""
+        found = backend.forward([([0], [1]), ([0], [2])])
+        assert (found.passes, len(found.rows)) == (2, 2)
+        assert found.rows_note.startswith("a request for each row, one after the other: http")
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_an_answer_to_another_number_of_texts_is_refused(name: str) -> None:
+    fake = FAKES[name]()
+    with attached(fake, top=5) as (backend, _):
+
+        def one_text_less(asked: Asked) -> bytes | None:
+            body = asked.body or {}
+            if not isinstance(body.get("prompt"), list) or asked.path == "/tokenize":
+                return None
+            return fake.answer(replace(asked, body={**body, "prompt": body["prompt"][1:]}))
+
+        fake.override = one_text_less
+        with pytest.raises(BackendError, match="is not of 2 texts"):
+            backend.forward([([0], [1]), ([0], [2])])
 
 
 def test_the_whole_vocabulary_on_demand() -> None:
