@@ -154,7 +154,7 @@ class TopBackend:
         return "".join(f": {one.note}" for one in self._facts.probed if one.name == name)
 
     def _rows_note(self, count: int, *, batched: bool) -> str:
-        """How the engine took the rows of a pass; "" for one row."""
+        """The words on how the engine took the rows of a pass; "" for one row."""
         if count == 1:
             return ""
         if not batched:

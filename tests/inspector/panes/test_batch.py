@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.geometry import Size
 
 from engine.records.columns import ColumnsSet, ColumnState, Part, PassColumn, PassRecord
@@ -61,6 +63,18 @@ def test_a_row_says_who_was_in_a_pass_and_what_a_token_cost() -> None:
     footer = "\n".join(line.plain for line in found.footer)
     assert "tokens a pass 4.00 ƒ" in footer
     assert "in all 21.0 ms •  K and V 3.00 MiB •  weights float32 512 MiB •" in footer
+
+
+def test_a_server_that_tells_no_bytes_has_none() -> None:
+    """vLLM tells neither its weights' bytes nor those of K and V; the note says how rows went."""
+    told = "one request for all rows; the engine shares its passes among them"
+    one = replace(passed(1, 2, ms=20.0), weight_bytes=0, kv_bytes=None, note=told)
+    found = draw(seen(one), Size(100, 20))
+    assert picture(found.rows).split() == ["1", "2", "20.0", "ms", "10.0", "ms", "—", "A", "B"]
+    footer = "\n".join(line.plain for line in found.footer)
+    assert "K and V —" in footer
+    assert "weights float32 —" in footer
+    assert told in footer
 
 
 def test_a_twin_shares_a_row_and_one_that_failed_says_why() -> None:
