@@ -190,7 +190,7 @@ class Inspector(FlowApp[None]):
     def _tick(self) -> None:
         debuggers = self._open(DebuggerScreen)
         self.measurements.tick(lambda: any(one.wants(CEILINGS) for one in debuggers))
-        if self.controller.busy:
+        if self.controller.busy and not self.comparing.tick(self.busy_s):
             for debugger in debuggers:
                 debugger.tick(self.controller.view, self.busy_s)
 

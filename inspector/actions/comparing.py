@@ -179,6 +179,12 @@ class Comparing:
             screen.dismiss()
         screen.comparison.take(records)
 
+    def tick(self, busy_s: float | None) -> bool:
+        """Draw the status line of the screen, where it is open: what is below it is not seen."""
+        if self._screen is not None:
+            self._screen.tick(busy_s)
+        return self._screen is not None
+
     def draw(self, busy_s: float | None) -> bool:
         """Draw the screen, where it is open."""
         comparison = self.comparison

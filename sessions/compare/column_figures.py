@@ -47,29 +47,54 @@ class ColumnFigures:
     closest_position: int | None
 
 
+class ColumnCounter:
+    """Counts of a column that grows: each step is read once, however often its figures are told."""
+
+    def __init__(self) -> None:
+        self._repetition = Repetition()
+        self._counted = 0
+        self._left, self._with_stages = 0, 0
+        self._closest: tuple[float, int] | None = None
+
+    def figures(self, steps: Sequence[StepRecord], error: str = "") -> ColumnFigures:
+        """The figures of the column's ``steps`` of now; ``error`` if it ended by one."""
+        figures, ids = figures_of(steps), ids_of(steps)
+        self._count(steps[self._counted :])
+        stop = steps[-1].stop if ids else None
+        ended = stop.kind.value if stop is not None else RUNS_ON
+        closest, closest_position = self._closest or (None, None)
+        return ColumnFigures(
+            tokens=len(ids),
+            entropy=_mean(figures["entropy_raw"]),
+            entropy_final=_mean(figures["entropy_final"]),
+            surprisal=_mean(-figures["raw_logprob"]),
+            distinct_1=distinct(ids, 1),
+            distinct_2=distinct(ids, 2),
+            repetition=self._repetition.longest,
+            survivors=self._left / self._with_stages if self._with_stages else None,
+            ended_by="error" if error else ended,
+            ended_detail=error or (stop.detail if stop is not None else ""),
+            tps=speed(None, None, steps).tps if ids else None,
+            closest=closest,
+            closest_position=closest_position,
+        )
+
+    def _count(self, new: Sequence[StepRecord]) -> None:
+        self._counted += len(new)
+        for step in new:
+            self._repetition.add(step.token.id)
+            if step.stages:
+                self._left += step.stages[-1].survivors
+                self._with_stages += 1
+            margin = margin_of(step)
+            if margin is not None:
+                here = margin, step.position
+                self._closest = min(self._closest or here, here)
+
+
 def column_figures(steps: Sequence[StepRecord], error: str = "") -> ColumnFigures:
     """The figures of a column's steps, from the first token on; ``error`` if it ended by one."""
-    figures, ids = figures_of(steps), ids_of(steps)
-    stop = steps[-1].stop if ids else None
-    races = [(margin, step.position) for step in steps if (margin := margin_of(step)) is not None]
-    closest = min(races, default=(None, None))
-    last = [step.stages[-1].survivors for step in steps if step.stages]
-    ended = stop.kind.value if stop is not None else RUNS_ON
-    return ColumnFigures(
-        tokens=len(ids),
-        entropy=_mean(figures["entropy_raw"]),
-        entropy_final=_mean(figures["entropy_final"]),
-        surprisal=_mean(-figures["raw_logprob"]),
-        distinct_1=distinct(ids, 1),
-        distinct_2=distinct(ids, 2),
-        repetition=longest_repetition(ids),
-        survivors=_mean(np.array(last, np.float64)),
-        ended_by="error" if error else ended,
-        ended_detail=error or (stop.detail if stop is not None else ""),
-        tps=speed(None, None, steps).tps if ids else None,
-        closest=closest[0],
-        closest_position=closest[1],
-    )
+    return ColumnCounter().figures(steps, error)
 
 
 def to_json(found: ColumnFigures) -> dict[str, Any]:
@@ -84,21 +109,20 @@ def distinct(ids: Sequence[int], n: int) -> float | None:
     return len(set(runs)) / len(runs) if runs else None
 
 
-def longest_repetition(ids: Sequence[int]) -> int:
-    """Length of the longest run of ids that occurs twice; they may overlap."""
-    data, size = np.array(ids, np.int32).tobytes(), 4
+class Repetition:
+    """The longest stretch of ids that comes twice, overlapping or not, in a text that grows."""
 
-    def occurs_twice(length: int) -> bool:
-        count = len(ids) - length + 1
-        runs = {data[at * size : (at + length) * size] for at in range(count)}
-        return len(runs) < count
+    def __init__(self) -> None:
+        self.longest = 0
+        # A character an id, so that ``str.find`` looks for a stretch.
+        self._text = ""
+        self._characters: dict[int, str] = {}
 
-    # A run that comes twice begins with all the shorter ones that do.
-    low, high = 0, max(0, len(ids) - 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if occurs_twice(middle) else (low, middle - 1)
-    return low
+    def add(self, token_id: int) -> None:
+        self._text += self._characters.setdefault(token_id, chr(len(self._characters)))
+        # One that is longer than all before ends here, and by one id: the rest came twice before.
+        tail = self._text[-self.longest - 1 :]
+        self.longest += self._text.find(tail, 0, -1) >= 0
 
 
 def _mean(values: Any) -> float | None:

@@ -10,9 +10,10 @@ from engine.records.step import How, StepRecord, Stop, StopKind
 from engine.records.vocabulary import Token
 from sessions.compare.column_figures import (
     RUNS_ON,
+    ColumnCounter,
+    Repetition,
     column_figures,
     distinct,
-    longest_repetition,
     to_json,
 )
 from sessions.compare.divergence import divergence, first_difference, margin_of
@@ -41,7 +42,27 @@ def column(text: str) -> list[StepRecord]:
     ],
 )
 def test_the_longest_run_that_comes_twice(text: str, expected: int) -> None:
-    assert longest_repetition([ord(one) for one in text]) == expected
+    found = Repetition()
+    for one in text:
+        found.add(ord(one))
+    assert found.longest == expected
+
+
+def test_a_column_that_grows_is_read_once() -> None:
+    """At 1,000 tokens a step costs what it costs at the first: older ones are not looked at."""
+    steps = column("abcabcacacabcabc")
+    counter = ColumnCounter()
+
+    class Growing(list[StepRecord]):
+        def __getitem__(self, at: object) -> object:  # type: ignore[override]
+            read.append(at)
+            return super().__getitem__(at)  # type: ignore[index]
+
+    for count in range(len(steps) + 1):
+        read: list[object] = []
+        assert counter.figures(steps[:count]) == column_figures(steps[:count])
+    counter.figures(Growing(steps))
+    assert read == [slice(len(steps), None), -1]
 
 
 def test_distinct_runs_over_all_runs() -> None:

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -43,6 +44,8 @@ class CompareScreen(RunScreen[None]):
     """Columns in lockstep. Answers once the user goes back to the debugger."""
 
     AUTO_FOCUS = ""
+    # Who loses the focus and who gets it paint themselves; Textual would paint the whole screen.
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
     DEFAULT_CSS = """
     CompareScreen #columns { height: 1fr; }
@@ -189,6 +192,12 @@ class CompareScreen(RunScreen[None]):
     def _plotted(self) -> bool:
         """True if the columns differ in numbers that a plot can be drawn over."""
         return len(swept(sweep_points(self.comparison, self._figures))) in (1, 2)
+
+    def tick(self, busy_s: float | None) -> None:
+        """Only the status line: a pass is taking long."""
+        self._busy_s = busy_s
+        for line in self.query(StatusLine):
+            line.show(self.comparison.column.view, busy_s)
 
     # --- focus --------------------------------------------------------------------------------
 

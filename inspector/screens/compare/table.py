@@ -16,10 +16,10 @@ from inspector.state.columns import ComparedColumn
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import Picture
-from sessions.compare.column_figures import RUNS_ON, ColumnFigures, column_figures
+from sessions.compare.column_figures import RUNS_ON, ColumnCounter, ColumnFigures
 
 _REST_S = 1.0
-"""Least time between two counts while columns run: a count reads every token."""
+"""Least time between two sums while columns run: a sum is over all tokens."""
 _HEADS = (
     ("tokens", 6),
     ("H model", 7),
@@ -108,17 +108,19 @@ def _share(value: float | None) -> str:
 
 
 class FigureCache:
-    """Figures of columns, counted again where a column has grown, but not at every token."""
+    """Figures of columns, told again where a column has grown, but not at every token."""
 
     def __init__(self) -> None:
+        self._counters: dict[int, ColumnCounter] = {}
         self._known: dict[int, tuple[int, float, ColumnFigures]] = {}
 
     def of(self, column: ComparedColumn, *, running: bool) -> ColumnFigures:
         """The figures; while columns ``running`` perhaps those of a second ago."""
-        tip, counted, found = self._known.get(column.number, (-1, 0.0, None))
+        tip, told, found = self._known.get(column.number, (-1, 0.0, None))
         now = time.monotonic()
-        if found is None or (tip != column.tip and (not running or now - counted > _REST_S)):
-            found = column_figures(column.view.branch, column.error)
+        if found is None or (tip != column.tip and (not running or now - told > _REST_S)):
+            counter = self._counters.setdefault(column.number, ColumnCounter())
+            found = counter.figures(column.log.path(column.tip), column.error)
             self._known[column.number] = (column.tip, now, found)
         return found
 
