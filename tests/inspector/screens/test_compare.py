@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from textual.geometry import Size
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from engine.commands import Settings, StepMany
 from engine.records.step import Draw, How
@@ -21,10 +22,12 @@ from inspector.screens.compare.column import ColumnPane, ColumnUI, draw
 from inspector.screens.compare.screen import CompareScreen
 from inspector.screens.compare.sweep import SweepPoint
 from inspector.screens.compare.table import TableRow
+from inspector.screens.debugger import DebuggerScreen
 from inspector.state.columns import ColumnView
 from inspector.state.recorder import Recorder
 from inspector.state.request import ColumnRequest, Request
 from inspector.widgets.line_view import Pane
+from inspector.widgets.status import StatusLine
 from sessions.compare.column_figures import ColumnFigures
 from sessions.compare.why_part import why_part
 from tests.direct import DirectClient, script
@@ -471,6 +474,32 @@ async def test_only_columns_that_changed_are_painted(monkeypatch: pytest.MonkeyP
         )
         await settled(pilot)
         assert set(painted) == {"column-0"}
+
+
+async def test_a_key_paints_what_changed_and_nothing_the_screen_below(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = comparing(*FOUR)
+    async with one.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "n", "n", "2")
+        whole: list[Screen[object]] = []
+        refresh = Screen.refresh
+
+        def noted(self: Screen[object], *regions: object, **more: object) -> Screen[object]:
+            if not regions or self is not one.screen:
+                whole.append(self)
+            return refresh(self, *regions, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Screen, "refresh", noted)
+        await press(pilot, "1", "2", "tab", "n")
+        below: list[object] = []
+        monkeypatch.setattr(DebuggerScreen, "tick", lambda *seen: below.append(seen))
+        monkeypatch.setattr(StatusLine, "show", lambda line, *seen: below.append(line.screen))
+        one.controller._sent = True
+        one._tick()
+        assert below == [one.screen], "a long pass is told of where it is seen"
+        await settled(pilot)
+        assert whole == []
 
 
 async def settled(pilot: Pilot[None]) -> None:
