@@ -53,7 +53,7 @@ class ColumnCounter:
     def __init__(self) -> None:
         self._repetition = Repetition()
         self._counted = 0
-        self._left, self._with_stages = 0, 0
+        self._left, self._with_stages = 0.0, 0
         self._closest: tuple[float, int] | None = None
 
     def figures(self, steps: Sequence[StepRecord], error: str = "") -> ColumnFigures:
