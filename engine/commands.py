@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.conditions.breakpoints import Breakpoint
+from engine.records.alone import DrawnColumn
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.round import DraftSettings
 from engine.records.step import StepRecord
@@ -226,6 +227,16 @@ class MeasureDrift:
     node: int
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class MeasureAlone:
+    """Answer with ``AloneMeasured``: each column's text read alone, and its tokens drawn again.
+
+    The run stays as it is. The next command that comes ends it, with the columns that are done.
+    """
+
+    columns: tuple[DrawnColumn, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class MeasureCurves:
     """Answer with what a token costs with a KV cache and without along ``node``'s branch.
@@ -273,6 +284,7 @@ Measurement = (
     Measure
     | MeasureCeilings
     | MeasureDrift
+    | MeasureAlone
     | MeasureCurves
     | MeasureModules
     | MeasureLossless

@@ -19,6 +19,7 @@ from engine.commands import (
     Configure,
     DeleteBranch,
     Measure,
+    MeasureAlone,
     MeasureCeilings,
     Measurement,
     NameBranch,
@@ -165,7 +166,7 @@ class Engine:
                 self._measure(command)
 
     def _measure(self, command: Measurement) -> None:
-        gives_way = isinstance(command, MeasureCeilings)
+        gives_way = isinstance(command, MeasureAlone | MeasureCeilings)
         called = self._inbox.holds_any if gives_way else self._inbox.is_called
         self._send(answer(command, self._run, self._opened, self._progress, called))
         if isinstance(command, Measure):

@@ -24,6 +24,7 @@ from sessions.compare.diff import Change, model_changes
 from sessions.compare.divergence import margin_of
 from sessions.compare.tables import largest_difference
 from sessions.export.jsonl import plain
+from sessions.export.words import named
 from sessions.file.format import SessionError
 from sessions.reader import Session
 
@@ -181,7 +182,7 @@ def lines(found: Verification) -> Iterator[str]:
     margin = "—" if first.margin is None else f"{first.margin:.3g}"
     yield (
         f"first at position {first.position} (node {first.node}): recorded "
-        f"{_named(first.recorded)}, now {_named(first.found)}; the race was {margin} close"
+        f"{named(first.recorded)}, now {named(first.found)}; the race was {margin} close"
     )
 
 
@@ -223,10 +224,6 @@ def _check_json(check: Check) -> dict[str, Any]:
         "logit_difference": plain(check.logit_difference),
         "margin": plain(check.margin),
     }
-
-
-def _named(token: Token) -> str:
-    return f"{quote(token.bytes.decode('utf-8', 'replace'), 30)} (id {token.id})"
 
 
 def _value(value: Any) -> str:

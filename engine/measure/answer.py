@@ -7,6 +7,7 @@ from collections.abc import Callable
 from engine.commands import (
     CheckSampler,
     Measure,
+    MeasureAlone,
     MeasureCeilings,
     MeasureCurves,
     MeasureDrift,
@@ -15,6 +16,7 @@ from engine.commands import (
     MeasureModules,
     Open,
 )
+from engine.measure.alone import measure_alone
 from engine.measure.cache_curves import measure_curves
 from engine.measure.ceilings import PutOff, never
 from engine.measure.contest import ceilings_of, measure
@@ -55,6 +57,8 @@ def answer(
             return LoadProgress(MEASURING_CEILINGS, 1.0, "put off")
         case MeasureDrift(node):
             return measure_drift(stepper, node, progress)
+        case MeasureAlone(columns):
+            return measure_alone(stepper, columns, progress, called)
         case MeasureCurves(node):
             return measure_curves(stepper, node, progress, called)
         case MeasureModules(node):

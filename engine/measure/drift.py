@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
-from engine.backends.abilities import measurable
+from engine.backends.abilities import MeasurableBackend, measurable
 from engine.backends.base import BackendError, whole
 from engine.measure.compare_logits import compare_logits
 from engine.models.resolve import FLOAT_DTYPES
 from engine.progress import Progress, silent
-from engine.records.arrays import FloatArray
+from engine.records.arrays import FloatArray, IntArray
 from engine.records.measured import MEASURING_DRIFT, DriftMeasured, DriftRow
 from engine.records.model import ModelFacts
 from engine.run.checks import StepperError
@@ -51,6 +52,25 @@ def measure_drift(
         top=backend.token(int(reference.argmax())),
         rows=tuple(rows),
     )
+
+
+def rounding(
+    backend: MeasurableBackend,
+    ids: Sequence[int],
+    logits: FloatArray,
+    among: IntArray | None = None,
+) -> float:
+    """Largest difference of a logit after ``ids`` between reads of them in the model's own dtype.
+
+    They are ``logits`` and a padded batch, against one pass without a cache; ``among``: of these
+    ids alone. Raises BackendError where nothing can be read so, ValueError where none is finite.
+    """
+    reference = backend.reference_logits(ids)
+    reads = [logits]
+    with suppress(BackendError):  # a text of one token has no shorter beginning
+        reads.append(backend.reference_logits(ids, rows=2))
+    wanted = slice(None) if among is None else among
+    return max(compare_logits(reference[wanted], one[wanted]).max_abs for one in reads)
 
 
 def run_label(facts: ModelFacts) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.backends.abilities import Measurable
-from engine.measure.drift import measure_drift
+from engine.backends.abilities import Measurable, measurable
+from engine.measure.drift import rounding
+from engine.records.arrays import FloatArray
 from engine.records.vocabulary import Token
 from engine.run.stepper import Stepper
-
-OTHER_DTYPE = "weights in "
-"""Beginning of the label of a drift that another dtype's weights make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +49,12 @@ def first_parting(plain: Stepper, ours: Stepper) -> Parting | None:
             continue
         logits = plain.dense(one.node)
         margin = float(logits[one.token.id]) - float(logits[other.token.id])
-        return Parting(one.position, one.token, other.token, margin, _drift(plain, one.node))
+        drift = _drift(plain, one.node, logits)
+        return Parting(one.position, one.token, other.token, margin, drift)
     return None
 
 
-def _drift(run: Stepper, node: int) -> float | None:
+def _drift(run: Stepper, node: int, logits: FloatArray) -> float | None:
     if not isinstance(run.backend, Measurable):
         return None
-    found = measure_drift(run, node)
-    own = [
-        row.drift.max_abs
-        for row in found.rows
-        if row.drift is not None and not row.label.startswith(OTHER_DTYPE)
-    ]
-    return max(own, default=None)
+    return rounding(measurable(run.backend), run.path_ids(run.tree.parents[node]), logits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from engine.records.alone import AloneMeasured
 from engine.records.arrays import FloatArray
 from engine.records.cache import PoolState
 from engine.records.columns import ColumnsSet, PassRecord
@@ -174,6 +175,7 @@ Record = (
     | Tokenized
     | Measured
     | DriftMeasured
+    | AloneMeasured
     | CacheCurves
     | Lossless
     | ColumnsSet

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.commands import Column, StepMany
+from engine.commands import Column, MeasureAlone, StepMany
+from engine.records.alone import AloneMeasured
 from engine.records.columns import PassRecord
 from engine.records.events import RunState
 from engine.records.prompt import PrefillRecord
@@ -26,6 +27,7 @@ from inspector.signals import Signalled
 from inspector.state.answers import Answers, EngineFailedError
 from inspector.state.request import Request
 from sessions.compare import compared_json, compared_table, compared_text
+from sessions.compare.alone import drawn_column
 from sessions.compare.compared import Compared, compared
 from sessions.export.jsonl import dumps
 from sessions.export.source import Source
@@ -40,6 +42,8 @@ class Asked:
     form: str
     ranks: bool = False
     checks: Checks = field(default_factory=Checks)
+    alone: bool = False
+    """True if each column is held against its text read alone."""
 
 
 def compare(asked: Request, wanted: Asked) -> int:
@@ -55,6 +59,8 @@ def compare(asked: Request, wanted: Asked) -> int:
         answers.tell(command)
     try:
         error = _decode(answers, columns, progress)
+        if wanted.alone and not error:
+            error = _read_alone(answers)
         saver.finish(client)
     except (KeyboardInterrupt, Signalled):
         client.kill()
@@ -105,8 +111,22 @@ def _decode(answers: Answers, columns: tuple[Column, ...], progress: Progress) -
     return ""
 
 
+def _read_alone(answers: Answers) -> str:
+    """Have each column held against its text read alone; the error that ended it, if one did."""
+    columns = compared(Source.of_log(answers.log, ROOT)).columns
+    drawn = (drawn_column(one.state.column, one.steps) for one in columns if one.steps)
+    try:
+        answers.ask(MeasureAlone(tuple(drawn)), AloneMeasured)
+    except EngineFailedError as failed:
+        return str(failed)
+    return ""
+
+
 def _print(found: Compared, wanted: Asked) -> int:
-    """Print a comparison; the exit code tells of checks that no column has passed."""
+    """Print a comparison; the exit code tells of checks that no column has passed, and of faults.
+
+    A fault is a token that the shared passes gave and that rounding does not explain.
+    """
     out, ranking = sys.stdout, ranked(found, wanted.checks) if wanted.ranks else None
     extra: dict[str, Any] = {} if ranking is None else {"best_of": ranking_json(ranking)}
     if wanted.form == "json":
@@ -128,4 +148,5 @@ def _print(found: Compared, wanted: Asked) -> int:
     failed = ranking is not None and wanted.checks and not any(one.passed for one in ranking.order)
     if not any(one.steps for one in found.columns):
         return EXIT_ENGINE
-    return EXIT_CHECK if failed else EXIT_OK
+    fault = any(one.alone is not None and one.alone.fault for one in found.columns)
+    return EXIT_CHECK if failed or fault else EXIT_OK

@@ -44,7 +44,9 @@ def compare_command(parser: OneLineParser, words: Sequence[str]) -> int:
     args = parser.parse_args(words)
     from inspector.cli.compare import Asked, compare, from_session
 
-    wanted = Asked(args.format or "text", _ranks(args), _checks(args))
+    ranks = _ranks(args)
+    alone = not ranks if args.check_alone is None else args.check_alone
+    wanted = Asked(args.format or "text", ranks, _checks(args), alone)
     if args.session is not None:
         if wanted.checks.command:
             raise UsageError("--check-command runs on texts of a run, never on those of a file")

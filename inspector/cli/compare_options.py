@@ -37,6 +37,11 @@ def add_compare_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIAL=A:B:STEP",
         help="a column for each value, both ends included, or DIAL=V,V,V; twice makes a grid",
     )
+    group.add_argument(
+        "--check-alone",
+        action=argparse.BooleanOptionalAction,
+        help="hold each column against its text read alone; as it is unless columns are ranked",
+    )
     ranking = parser.add_argument_group("best of several")
     ranking.add_argument(
         "--best-of", type=positive, metavar="N", help="N columns that differ in their seed, ranked"

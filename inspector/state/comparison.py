@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from engine.commands import Column, Command, Pause, Settings, StepMany
+from engine.commands import Column, Command, MeasureAlone, Pause, Settings, StepMany
+from engine.records.alone import AloneMeasured, ColumnAlone
 from engine.records.columns import ColumnsSet, Part, PassRecord
 from engine.records.events import Record, RunState, StateChanged
 from inspector.state.columns import LETTERS, MOST, ComparedColumn, Partings
@@ -232,6 +233,9 @@ class Comparison:
                     self._resolved(record)
                 case StateChanged():
                     self._settle(record)
+                case AloneMeasured():
+                    # What it was called away from.
+                    self._check_alone()
 
     def _pass(self, record: PassRecord) -> None:
         self._passed = True
@@ -287,9 +291,28 @@ class Comparison:
         orders, count = self._next_passes(self._target)
         if not orders:
             self._target, self._only = None, None
+            self._check_alone()
             return
         self._in_flight, self._stopping, self._passed = True, False, False
         self._send(StepMany(orders, count))
+
+    def read_alone(self, column: ComparedColumn) -> ColumnAlone | None:
+        """Result of reading a column's text alone; None where it has grown since."""
+        found = self.log.alone.get(column.number)
+        return found if found is not None and found.node == column.tip else None
+
+    def _check_alone(self) -> None:
+        """Have columns held against their text read alone, once all have ended.
+
+        It is done while nothing else is asked for: the next command ends it.
+        """
+        ended = all(one.stop or one.error for one in self.columns)
+        new = [one for one in self.columns if one.stop and self.read_alone(one) is None]
+        if ended and new and not self.running:
+            from sessions.compare.alone import drawn_column
+
+            drawn = tuple(drawn_column(one.number, one.view.branch) for one in new)
+            self._send(MeasureAlone(drawn))
 
     def _next_passes(self, target: float) -> tuple[tuple[Column, ...], int | None]:
         """The columns that are furthest behind, and how many passes until others join them."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from engine.records.alone import AloneMeasured
 from engine.records.events import (
     BranchNamed,
     BreakpointsSet,
@@ -257,6 +258,8 @@ def records_of(log: RunLog) -> Iterator[Record]:
         yield log.settings
     yield from (BranchNamed(node, name) for node, name in log.names.items() if name)
     yield from log.drifts.values()
+    if log.alone:
+        yield AloneMeasured(log.facts.dtype if log.facts else "", tuple(log.alone.values()))
     yield from (one for one in (log.curves, log.pool) if one is not None)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from engine.bill.prices import PriceList, example
+from engine.records.alone import AloneMeasured, ColumnAlone
 from engine.records.cache import PoolState
 from engine.records.columns import ColumnsSet, PassRecord
 from engine.records.events import (
@@ -98,6 +99,8 @@ class RunLog:
     """The columns of a comparison, as they were told of last."""
     passes: list[PassRecord] = field(default_factory=list)
     """All passes over columns."""
+    alone: dict[int, ColumnAlone] = field(default_factory=dict)
+    """Columns held against their text read alone, as measured last."""
 
     def add(self, record: Record) -> None:
         """Take in one record. A new prompt begins a new, empty tree."""
@@ -110,7 +113,7 @@ class RunLog:
                 self.pool = None if self.pool is None else self.pool.at_nodes({})
                 self.tree = StepTree(self.new_nodes())
                 self.names, self.drifts, self.curves, self.modules = {}, {}, None, None
-                self.rounds, self.columns, self.passes = {}, ColumnsSet(), []
+                self.rounds, self.columns, self.passes, self.alone = {}, ColumnsSet(), [], {}
             case ColumnsSet():
                 self.columns = record
             case PassRecord():
@@ -152,6 +155,9 @@ class RunLog:
                 self.tokenized = record
             case DriftMeasured():
                 self.drifts[record.node], self.loading = record, None
+            case AloneMeasured():
+                self.alone.update({one.column: one for one in record.columns})
+                self.loading = None
             case SamplerCheck():
                 self.checks[record.node] = record
             case CacheCurves():

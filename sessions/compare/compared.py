@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from engine.records.alone import ColumnAlone
 from engine.records.columns import ColumnState, Part, PassRecord
 from engine.records.events import Setting
 from engine.records.step import StepRecord, StopKind
@@ -18,9 +19,6 @@ from sessions.compare.why_part import WhyPart, why_part
 from sessions.export.source import Source
 from sessions.export.words import output_text
 
-_CLOSE = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 2e-2}
-"""Margins of a draw, by dtype, that rounding in a pass of another size may well bridge."""
-
 
 @dataclass(frozen=True, eq=False)
 class ComparedColumn:
@@ -30,8 +28,15 @@ class ComparedColumn:
     steps: Sequence[StepRecord]
     figures: ColumnFigures
     dials: dict[str, Setting]
-    near_tie: bool
-    """True if its closest draw is so close that alone it may have come out otherwise."""
+    alone: ColumnAlone | None
+    """Result of reading its text alone; None where it was not, or has grown since."""
+
+    @property
+    def near_tie(self) -> bool | None:
+        """True if rounding has decided a token of it, or may; None where that was not measured."""
+        if self.alone is None or self.alone.obstacle:
+            return None
+        return self.alone.near_ties > 0 and not self.alone.fault
 
     @property
     def text(self) -> str:
@@ -95,15 +100,15 @@ def compared(source: Source, chosen: Iterable[tuple[ColumnState, int]] | None = 
     ``chosen`` are columns with their newest nodes, and passes are those that gave them a token;
     default: all that passes told of.
     """
-    dtype = source.facts.dtype if source.facts is not None else ""
     dials = {(one.preset, one.chain_spec): one.dials for one in source.told}
     columns = []
     for state, tip in _recorded(source) if chosen is None else chosen:
         steps = source.branch(tip) if tip in source.tree and tip != ROOT else ()
         figures = column_figures(steps, state.error)
-        close = figures.closest is not None and figures.closest < _CLOSE.get(dtype, 0.0)
         own = dials.get((state.preset, state.chain_spec), {})
-        columns.append(ComparedColumn(state, steps, figures, own, close))
+        alone = source.alone.get(state.column)
+        alone = alone if alone is not None and alone.node == tip else None
+        columns.append(ComparedColumn(state, steps, figures, own, alone))
     passes = source.passes
     if chosen is not None:
         nodes = {
@@ -115,7 +120,7 @@ def compared(source: Source, chosen: Iterable[tuple[ColumnState, int]] | None = 
         title=source.title,
         prompt=source.prompt.text if source.prompt is not None else "",
         model=source.facts.name if source.facts is not None else "",
-        dtype=dtype,
+        dtype=source.facts.dtype if source.facts is not None else "",
         columns=tuple(columns),
         divergence=parts,
         why=_why(columns, parts),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.records.vocabulary import Token
 from sessions.compare import column_figures, divergence
+from sessions.compare.alone import alone_fields
 from sessions.compare.compared import Batch, Compared, ComparedColumn
+from sessions.compare.divergence import token_fields
 from sessions.compare.tables import Bound
 from sessions.compare.why_part import OtherDice
 from sessions.export.jsonl import number, plain
@@ -60,6 +61,7 @@ def column_fields(one: ComparedColumn) -> dict[str, Any]:
         "node": one.steps[-1].node if one.steps else None,
         "figures": column_figures.to_json(figures),
         "near_tie": one.near_tie,
+        "alone": alone_fields(one.alone),
         "error": plain(figures.ended_detail) if figures.ended_by == "error" else None,
     }
 
@@ -72,8 +74,8 @@ def _why(found: Compared) -> dict[str, Any] | None:
         "a": a,
         "b": b,
         "position": why.position,
-        "token_a": _token(why.a),
-        "token_b": _token(why.b),
+        "token_a": token_fields(why.a),
+        "token_b": token_fields(why.b),
         "settings": [
             {"name": one.name, "a": plain(one.a), "b": plain(one.b)} for one in why.settings
         ],
@@ -83,8 +85,8 @@ def _why(found: Compared) -> dict[str, Any] | None:
             "name": plain(why.stage.stage),
             "survivors_a": plain(why.stage.a),
             "survivors_b": plain(why.stage.b),
-            "only_a": [_token(one) for one in why.stage.only_a],
-            "only_b": [_token(one) for one in why.stage.only_b],
+            "only_a": [token_fields(one) for one in why.stage.only_a],
+            "only_b": [token_fields(one) for one in why.stage.only_b],
         },
         "kl": _bound(why.kl),
         "total_variation": plain(why.total_variation),
@@ -97,13 +99,8 @@ def _why(found: Compared) -> dict[str, Any] | None:
 
 
 def _dice(found: OtherDice) -> dict[str, Any]:
-    token = None if found.token is None else _token(found.token)
+    token = None if found.token is None else token_fields(found.token)
     return {"token": token, "why": plain(found.why) or None}
-
-
-def _token(token: Token) -> dict[str, Any]:
-    text = token.bytes.decode("utf-8", "replace")
-    return {"id": token.id, "bytes": token.bytes.hex(), "text": plain(text)}
 
 
 def _bound(bound: Bound) -> dict[str, Any]:

@@ -11,7 +11,13 @@ from engine.text import safe
 from sessions.compare import compared_json
 from sessions.compare.column_figures import to_json
 from sessions.compare.compared import Compared
-from sessions.compare.compared_text import FIGURES, batch_lines, figure_row, parting_lines
+from sessions.compare.compared_text import (
+    FIGURES,
+    batch_lines,
+    figure_row,
+    parting_lines,
+    told_alone,
+)
 from sessions.export.jsonl import dumps, plain
 from sessions.export.page import escape as html
 from sessions.export.report import escape as markdown
@@ -40,7 +46,7 @@ def markdown_lines(found: Compared) -> Iterator[str]:
     for one in found.columns:
         yield f"| {' | '.join(map(markdown, figure_row(one)))} |\n"
     yield "\n"
-    for line in (*parting_lines(found), "", *batch_lines(found.batch)):
+    for line in (*parting_lines(found), *told_alone(found), "", *batch_lines(found.batch)):
         yield f"{markdown(line)}  \n" if line else "\n"
 
 
@@ -63,7 +69,7 @@ def html_lines(found: Compared) -> Iterator[str]:
     yield "".join(f"<th>{html(one)}</th>" for one in FIGURES) + "</tr>\n"
     for one in found.columns:
         yield f"<tr>{''.join(f'<td>{html(cell)}</td>' for cell in figure_row(one))}</tr>\n"
-    lines = (*parting_lines(found), *batch_lines(found.batch))
+    lines = (*parting_lines(found), *told_alone(found), *batch_lines(found.batch))
     yield f"</table>\n<pre>{chr(10).join(map(html, lines))}</pre>\n</body></html>\n"
 
 

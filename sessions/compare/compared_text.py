@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.records.vocabulary import Token
 from engine.text import plural, quote, visible
+from sessions.compare.alone import alone_lines
 from sessions.compare.column_figures import ColumnFigures
 from sessions.compare.compared import Batch, Compared, ComparedColumn
 from sessions.compare.text import bound_text
 from sessions.compare.why_part import WhyPart
+from sessions.export.words import named
 
 NOTHING = "—"
 FIGURES = (
@@ -26,9 +27,7 @@ def lines(found: Compared) -> Iterator[str]:
     yield from _rows([FIGURES, *(figure_row(one) for one in found.columns)])
     yield ""
     yield from parting_lines(found)
-    for one in found.columns:
-        if one.near_tie:
-            yield near_tie(one)
+    yield from told_alone(found)
     yield ""
     yield from batch_lines(found.batch)
 
@@ -68,7 +67,7 @@ def parting_lines(found: Compared) -> Iterator[str]:
         return
     yield f"they part at token {parts.index + 1} (position {parts.position}):"
     for one, token in zip(found.columns, parts.tokens, strict=True):
-        yield f"  {one.state.column} {NOTHING if token is None else _named(token)}"
+        yield f"  {one.state.column} {NOTHING if token is None else named(token)}"
     if found.why is not None:
         a, b, why = found.why
         yield from why_lines(str(a), str(b), why)
@@ -86,18 +85,14 @@ def why_lines(a: str, b: str, why: WhyPart) -> Iterator[str]:
     variation = f"total variation {why.total_variation:.3g}"
     yield f"  final distributions: KL {bound_text(why.kl)} nats, {variation}"
     for name, other, dice in ((b, a, why.b_with_a), (a, b, why.a_with_b)):
-        told = NOTHING if dice.token is None else _named(dice.token)
+        told = NOTHING if dice.token is None else named(dice.token)
         note = f" ({visible(dice.why)})" if dice.why else ""
         yield f"  {name} with the dice of {other}: {told}{note}"
 
 
-def near_tie(one: ComparedColumn) -> str:
-    """A mark for a column that rounding might have changed."""
-    figures = one.figures
-    return (
-        f"column {one.state.column} has a near-tie at position {figures.closest_position}: margin "
-        f"{figures.closest:.2g}; rounding in a pass of another size may decide it otherwise"
-    )
+def told_alone(found: Compared) -> Iterator[str]:
+    """Each column held against its text read alone; nothing where none was."""
+    return alone_lines([(one.state.column, one.alone) for one in found.columns], found.dtype)
 
 
 def batch_lines(found: Batch) -> Iterator[str]:
@@ -126,10 +121,6 @@ def _rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _number(value: float | None, digits: int) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
-
-
-def _named(token: Token) -> str:
-    return f"{quote(token.bytes.decode('utf-8', 'replace'), 30)} (id {token.id})"
 
 
 def _value(value: object) -> str:

@@ -85,20 +85,17 @@ def margin_of(step: StepRecord) -> float | None:
     return float(step.top.raw_logits[0]) - float(step.top.raw_logits[1])
 
 
+def token_fields(token: Token) -> dict[str, Any]:
+    """A token as plain values."""
+    text = token.bytes.decode("utf-8", "replace")
+    return {"id": token.id, "bytes": token.bytes.hex(), "text": plain(text)}
+
+
 def to_json(found: Divergence) -> dict[str, Any]:
     """The same as plain values."""
     return {
         "index": found.index,
         "position": found.position,
-        "tokens": [
-            None
-            if token is None
-            else {
-                "id": token.id,
-                "bytes": token.bytes.hex(),
-                "text": plain(token.bytes.decode("utf-8", "replace")),
-            }
-            for token in found.tokens
-        ],
+        "tokens": [None if token is None else token_fields(token) for token in found.tokens],
         "pairs": [{"a": one.a, "b": one.b, "index": one.index} for one in found.pairs],
     }

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from engine.bill.account import Account, account
 from engine.bill.prices import PriceList, example
+from engine.records.alone import AloneMeasured, ColumnAlone
 from engine.records.columns import ColumnsSet, PassRecord
 from engine.records.events import BranchNamed, SettingsChanged
 from engine.records.model import ModelFacts
@@ -35,6 +36,7 @@ class Log(Protocol):
     prices: PriceList
     columns: ColumnsSet
     passes: list[PassRecord]
+    alone: dict[int, ColumnAlone]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,8 @@ class Source:
     """The columns of a comparison, as they were told of last."""
     passes: Sequence[PassRecord] = ()
     """All passes over columns."""
+    alone: Mapping[int, ColumnAlone] = field(default_factory=dict)
+    """Columns held against their text read alone, as measured last."""
 
     @classmethod
     def of_session(cls, session: Session, tip: int | None = None) -> Source:
@@ -78,6 +82,12 @@ class Source:
             names={one.node: one.name for one in events if isinstance(one, BranchNamed)},
             columns=columns[-1] if columns else ColumnsSet(),
             passes=[one for one in events if isinstance(one, PassRecord)],
+            alone={
+                one.column: one
+                for told in events
+                if isinstance(told, AloneMeasured)
+                for one in told.columns
+            },
         )
 
     @classmethod
@@ -96,6 +106,7 @@ class Source:
             prices=log.prices,
             columns=log.columns,
             passes=tuple(log.passes),
+            alone=dict(log.alone),
         )
 
     @property

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from engine.acceptance import acceptance, brief_words
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
-from engine.text import IncrementalDecoder
+from engine.records.vocabulary import Token
+from engine.text import IncrementalDecoder, quote
 from sessions.export.source import Source
 
 NOTHING = "—"
@@ -75,6 +76,11 @@ def output_text(steps: Iterable[StepRecord]) -> str:
     else:
         tokens = (step.token for step in steps)
     return "".join(decoder.feed(token.bytes) for token in tokens) + decoder.flush()
+
+
+def named(token: Token) -> str:
+    """A token in quotes, with its id."""
+    return f"{quote(token.bytes.decode('utf-8', 'replace'), 30)} (id {token.id})"
 
 
 def _figure(value: float | None, unit: str) -> str:

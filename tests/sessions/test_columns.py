@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from engine.commands import Column, Settings, StepMany
+from engine.records.alone import AloneMeasured, AloneParting, ColumnAlone
 from engine.records.columns import ColumnsSet, Part, PassColumn, PassRecord
 from engine.records.events import Record
+from engine.records.vocabulary import Token
 from inspector.state.recorder import records_of
 from inspector.state.view import RunLog
 from sessions.export.formats import pieces
@@ -30,11 +32,28 @@ def run() -> list[Record]:
     client = DirectClient()
     for command in (*script(), StepMany(COLUMNS, 5)):
         client.send(command)
-    return client.take()
+    return [*client.take(), TOLD]
 
 
 def kept(records: list[Record]) -> list[Record]:
-    return [one for one in records if isinstance(one, ColumnsSet | PassRecord)]
+    return [one for one in records if isinstance(one, ColumnsSet | PassRecord | AloneMeasured)]
+
+
+TOLD = AloneMeasured(
+    "float32",
+    (
+        ColumnAlone(
+            column=1,
+            node=9,
+            tokens=5,
+            drift=0.5,
+            near_ties=1,
+            near_position=4,
+            parting=AloneParting(4, Token(1, b"b"), Token(2, b"c"), 0.01, False, 0.25, 0.125),
+        ),
+        ColumnAlone(2, 10, 0, obstacle="no engine"),
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +73,9 @@ def test_columns_and_passes_come_back_as_they_were(saved: tuple[Path, list[Recor
         log = RunLog()
         for one in session.records(steps=False):
             log.add(one)
-    assert [log.columns, *log.passes] == kept(records)
+    assert [log.columns, *log.passes, TOLD] == kept(records)
+    assert list(log.alone.values()) == [*TOLD.columns]
+    assert TOLD in records_of(log)
 
 
 def test_a_pass_comes_behind_its_steps(saved: tuple[Path, list[Record]]) -> None:

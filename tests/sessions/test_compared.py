@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from engine.commands import Column, Settings, StepMany
+from engine.commands import Column, MeasureAlone, Settings, StepMany
+from engine.records.alone import AloneMeasured
 from engine.records.events import Record
 from engine.run.tree import ROOT
 from inspector.state.view import RunLog
 from sessions.compare import compared_json, compared_table, compared_text
+from sessions.compare.alone import drawn_column
 from sessions.compare.compared import Compared, compared
 from sessions.export.source import Source
 from tests.direct import DirectClient, script
@@ -31,7 +33,10 @@ def run(columns: tuple[Column, ...] = COLUMNS, count: int | None = 6) -> list[Re
     client = DirectClient()
     for command in (*script("abc"), StepMany(columns, count)):
         client.send(command)
-    return client.take()
+    records = client.take()
+    found = of(records).columns
+    client.send(MeasureAlone(tuple(drawn_column(one.state.column, one.steps) for one in found)))
+    return records + client.take()
 
 
 def of(records: list[Record]) -> Compared:
@@ -76,8 +81,31 @@ def test_a_near_tie_is_marked(found: Compared) -> None:
     # All letters are alike to it: any rounding takes another one.
     assert cold.figures.closest == 0.0
     assert cold.near_tie
-    assert "near-tie at position 3: margin 0;" in "\n".join(compared_text.lines(found))
-    assert not found.columns[1].near_tie
+    said = "\n".join(compared_text.lines(found))
+    assert "1 the same 6 tokens read alone; largest drift 0 logits: 6 near-ties" in said
+    assert "the first at position 3" in said
+    hot = found.columns[1]
+    assert hot.near_tie is False
+    assert "2 the same 6 tokens read alone; largest drift 0 logits\n" in said
+    line = compared_json.column_fields(hot)
+    assert line["near_tie"] is False
+    assert line["alone"]["tokens"] == 6
+
+
+def test_what_was_not_read_alone_is_not_said_to_be_the_same() -> None:
+    records = [one for one in run() if not isinstance(one, AloneMeasured)]
+    found = of(records)
+    assert found.columns[0].near_tie is None
+    assert compared_json.column_fields(found.columns[0])["alone"] is None
+    assert "read alone" not in "\n".join(compared_text.lines(found))
+    # A column that has gone on since is not the one that was read.
+    grown = [
+        replace(one, columns=tuple(replace(two, node=1) for two in one.columns))
+        if isinstance(one, AloneMeasured)
+        else one
+        for one in run()
+    ]
+    assert [one.alone for one in of(grown).columns[:2]] == [None, None]
 
 
 def test_as_json(found: Compared) -> None:

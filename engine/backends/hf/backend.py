@@ -213,6 +213,7 @@ class HFBackend:
                 self._reader = reader_for(
                     self._parts, self._facts.identity, self._probe_ids(), wanted, singly=singly
                 )
+                self._reader.can_rewind = kept.can_rewind
             else:
                 self._reader = Reader(self._parts, cached=False, singly=singly)
             yield

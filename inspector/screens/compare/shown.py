@@ -45,6 +45,7 @@ def table_rows(comparison: Comparison, figures: FigureCache) -> list[TableRow]:
             column.title,
             figures.of(column, running=comparison.running),
             chosen=column is comparison.column,
+            alone=comparison.read_alone(column),
         )
         for letter, column in zip(LETTERS, comparison.columns, strict=False)
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from textual.content import Content
 from textual.geometry import Size
 
+from engine.records.alone import ColumnAlone
 from engine.text import visible
 from inspector.draw.cells import clip
 from inspector.draw.numbers import NOTHING, cut, muted, padded, three, with_marks
@@ -22,6 +23,7 @@ _REST_S = 1.0
 """Least time between two sums while columns run: a sum is over all tokens."""
 _HEADS = (
     ("tokens", 6),
+    ("alone", 6),
     ("H model", 7),
     ("H final", 7),
     ("surprisal", 9),
@@ -44,6 +46,8 @@ class TableRow:
     title: str
     figures: ColumnFigures
     chosen: bool = False
+    alone: ColumnAlone | None = None
+    """Result of reading its text alone, where it was."""
 
 
 def draw(rows: Sequence[TableRow], size: Size) -> Picture:
@@ -81,6 +85,7 @@ def _line(row: TableRow, heads: Sequence[tuple[str, int]], room: int) -> Content
         "d-2": _share(found.distinct_2),
         "repeat": f"{found.repetition:,}",
         "left": _number(found.survivors),
+        "alone": _alone(row.alone),
         "tok/s": _number(found.tps),
         "ended by": "" if found.ended_by == RUNS_ON else found.ended_by.replace("_", " "),
     }
@@ -90,11 +95,21 @@ def _line(row: TableRow, heads: Sequence[tuple[str, int]], room: int) -> Content
     return letter + figures + settings
 
 
+def _alone(found: ColumnAlone | None) -> str:
+    """A sign for the result of reading a column alone."""
+    if found is None or found.obstacle:
+        return NOTHING
+    if found.parting is not None:
+        return f"{'≠' if found.fault else '≈'}{found.parting.position}"
+    return f"= ~{found.near_ties}" if found.near_ties else "="
+
+
 def _notes(width: int) -> list[Content]:
     text = (
         "H: entropy in nats; surprisal: −log p of the tokens that came; d-1, d-2: different tokens "
         "and pairs over all; repeat: longest stretch that comes twice; left: tokens that the last "
-        "stage leaves; tok/s: a pass that columns share is waited for by all"
+        "stage leaves; tok/s: a pass that columns share is waited for by all; alone: its text read "
+        "by itself is the same (=, so many near-ties ~), or parts by rounding (≈) or by more (≠)"
     )
     return muted(text).wrap(max(8, width))
 
@@ -133,6 +148,10 @@ class FiguresPane(Pane):
 A row a column, over all its tokens. **distinct-1** and **distinct-2** are different tokens and
 pairs of tokens over all there are; **repeat** is the longest stretch of tokens that comes twice.
 *left* is how many tokens the sampler leaves on average.
+
+Once all columns have ended each is read once more, **alone**: **=** gives the same tokens, *~* of
+them near-ties that another rounding may decide otherwise; **≈** parts at a position, by a drift of
+the logits that is rounding; **≠** by more than that, which is a fault.
 """
 
     def __init__(self, *, id: str) -> None:

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from engine.commands import Settings, StepMany
+from engine.records.alone import AloneParting, ColumnAlone
 from engine.records.step import Draw, How
 from engine.records.vocabulary import Token
 from inspector.app import Inspector
@@ -162,6 +163,7 @@ def test_the_table_has_a_row_a_column() -> None:
     assert wide.header[0].plain.split() == (
         [
             "tokens",
+            "alone",
             "H",
             "model",
             "H",
@@ -181,6 +183,7 @@ def test_the_table_has_a_row_a_column() -> None:
     assert line.split() == [
         "▸A",
         "12",
+        "—",  # not read alone yet
         "2.50",
         "1.25",
         "1.50",
@@ -196,6 +199,22 @@ def test_the_table_has_a_row_a_column() -> None:
     narrow = table.draw(rows, Size(40, 10))
     assert all(narrow.rows[at].cell_length <= 40 for at in range(2))
     assert "stop token" in narrow.rows[1].plain, "how it ended stays to the last"
+
+
+def test_how_a_column_read_alone_came_out() -> None:
+    same = ColumnAlone(1, 9, 9, drift=0.01)
+    parted = AloneParting(57, Token(1, b"a"), Token(2, b"b"), 0.001, False, 0.5, 0.2)
+    found = {
+        "=": same,
+        "= ~2": replace(same, near_ties=2, near_position=5),
+        "≈57": replace(same, near_ties=1, parting=parted),
+        "≠57": replace(same, near_ties=1, parting=replace(parted, rounding=0.01)),
+        "—": replace(same, obstacle="no engine"),
+    }
+    rows = [TableRow("A", "", FIGURES, alone=one) for one in found.values()]
+    shown = table.draw(rows, Size(110, 10)).rows
+    for row, words in zip(shown, found, strict=False):
+        assert f" {words} " in row.plain
 
 
 def point(letter: str, parts_after: int | None = None, **dials: float) -> SweepPoint:
