@@ -276,6 +276,10 @@ class Inspector(FlowApp[None]):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Only what no key of ours does."""
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+        if self.engine.can_run:
+            from inspector.actions import shapes
+
+            yield SystemCommand(shapes.NAME, shapes.TOLD, partial(shapes.show_shapes, self))
 
     async def action_help(self) -> None:
         from inspector.actions.help import show_help

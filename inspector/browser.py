@@ -1,4 +1,4 @@
-"""Screens that come before a run: the session browser by itself, and the start without a prompt."""
+"""Screens without a run: the session browser, the start without a prompt, the ready requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from textual.screen import Screen
 import themes
 from inspector.safe_screen import SafeApp
 from inspector.screens.sessions import SessionsScreen
+from inspector.screens.shapes.screen import Begin, ShapesScreen
 from inspector.screens.start import Chosen, StartScreen
+from inspector.state.shapes.carry_out import Carried
 from inspector.theming import use_theme
 from sessions.library import Library
 
@@ -38,6 +40,15 @@ class Browser(_Before[Path | None]):
 
     def __init__(self, library: Library, theme: str = themes.DEFAULT) -> None:
         super().__init__(SessionsScreen(library), theme)
+
+
+class Shapes(_Before[Carried]):
+    """Ends with what was carried out."""
+
+    TITLE = "llm-inspect shapes"
+
+    def __init__(self, begin: Begin, theme: str = themes.DEFAULT) -> None:
+        super().__init__(ShapesScreen(begin), theme)
 
 
 class Start(_Before[Chosen | None]):

@@ -23,6 +23,7 @@ from inspector.exit_codes import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK
 from inspector.safe_console import console
 from inspector.state import ceilings as ceilings_file
 from inspector.state.answers import Answers, EngineFailedError
+from inspector.state.shapes.requests import WARM_UP
 from inspector.state.view import View
 from sessions.export.jsonl import dumps
 
@@ -30,12 +31,6 @@ DEFAULT_TOKENS = 32
 LEAST_TOKENS = 3
 """The first token's wait is TTFT, and a gap needs two more to have a spread."""
 
-WARM_UP = (
-    "It rained all morning, and nobody came to the shop. The owner counted his coins, put the "
-    "kettle on and looked out at the empty street, where a dog was crossing from one door to the "
-    "next as if it had letters to deliver."
-)
-"""About as long as the prompt, but nothing of it can be reused for the prompt."""
 PROMPT = (
     "Once upon a time, in a small village by the sea, there lived an old man who mended nets. "
     "Every evening he sat on the harbour wall with the children around him and told them about "

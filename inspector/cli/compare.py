@@ -14,9 +14,6 @@ from engine.records.events import RunState
 from engine.records.prompt import PrefillRecord
 from engine.run.tree import ROOT
 from engine.text import plural, visible
-from inspector.cli.compare_ranking import Checks, ranked
-from inspector.cli.compare_ranking import lines as ranking_lines
-from inspector.cli.compare_ranking import to_json as ranking_json
 from inspector.cli.engine_log import connect
 from inspector.cli.options import UsageError
 from inspector.cli.run import Progress, show_reading
@@ -25,6 +22,9 @@ from inspector.cli.sessions import find
 from inspector.exit_codes import EXIT_CHECK, EXIT_ENGINE, EXIT_OK, EXIT_UNSAVED
 from inspector.signals import Signalled
 from inspector.state.answers import Answers, EngineFailedError
+from inspector.state.ranking import Checks, ranked
+from inspector.state.ranking import lines as ranking_lines
+from inspector.state.ranking import to_json as ranking_json
 from inspector.state.request import Request
 from sessions.compare import compared_json, compared_table, compared_text
 from sessions.compare.alone import drawn_column

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inspector.cli.compare_options import FORMATS, add_compare_options, column_requests
-from inspector.cli.compare_ranking import Checks, words_of
 from inspector.cli.options import (
     OneLineParser,
     UsageError,
@@ -19,6 +18,7 @@ from inspector.cli.options import (
     load_config,
     request,
 )
+from inspector.state.ranking import Checks, words_of
 
 
 def compare_command(parser: OneLineParser, words: Sequence[str]) -> int:

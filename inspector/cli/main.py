@@ -247,7 +247,9 @@ def _shapes(words: Sequence[str]) -> int:
     add_shapes_options(parser)
     add_model_options(parser)
     args = parser.parse_args(words)
-    return shapes(open_command(args, load_config(args)), args)
+    config = load_config(args)
+    args.theme = config.pick("theme", args.theme)
+    return shapes(open_command(args, config), args)
 
 
 def _doctor(words: Sequence[str]) -> int:

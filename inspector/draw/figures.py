@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from engine.records.figure import Figure, Source
+from engine.text import visible
 from inspector.draw.numbers import (
     NOTHING,
     Mark,
@@ -47,6 +48,15 @@ def figure_content(figure: Figure, *, decimal: bool = False) -> Content:
     """A figure with the mark of where it comes from."""
     text = figure_text(figure.value, figure.unit, decimal=decimal)
     return marked(text, _MARKS[figure.source])
+
+
+def money(figure: Figure) -> Content:
+    """A price in its currency, estimated; two digits at least, however small it is."""
+    if figure.value is None:
+        return figure_content(figure)
+    value = figure.value
+    digits = next((one for one in range(2, 9) if value * 10**one >= 9.5), 9) if value else 2
+    return marked(f"{visible(figure.unit)}{value:,.{digits}f}", Mark.ESTIMATED)
 
 
 def flowed(parts: Sequence[str | Figure], width: int) -> list[Content]:

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.geometry import Size
 from textual.widget import Widget
 
 from engine.records.measured import MEASURING_DRIFT, Drift, DriftMeasured, DriftRow
@@ -33,6 +32,7 @@ from inspector.draw.numbers import (
 from inspector.modal import is_closed
 from inspector.screens.dialog import Dialog
 from inspector.state.view import RunLog
+from inspector.widgets.lines import Lines
 
 _LABEL = 31
 _FIGURE = 10
@@ -108,22 +108,6 @@ def _row(row: DriftRow, width: int) -> list[Content]:
     return [cut(Content(label), width), cut(told, width)]
 
 
-class _Lines(Widget):
-    """Lines that are made anew for the width there is."""
-
-    DEFAULT_CSS = "_Lines { height: auto; }"
-
-    def __init__(self, lines: Callable[[int], list[Content]]) -> None:
-        super().__init__()
-        self._lines = lines
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(width))
-
-    def render(self) -> Content:
-        return Content("\n").join(self._lines(self.content_size.width))
-
-
 class DriftScreen(Dialog[None]):
     """The drift of one node. ``ask`` has it measured; None where there is no engine to do that."""
 
@@ -143,7 +127,7 @@ class DriftScreen(Dialog[None]):
         self._waits = False
 
     def body(self) -> Iterable[Widget]:
-        yield _Lines(self._shown)
+        yield Lines(self._shown)
 
     def on_mount(self) -> None:
         if not is_closed(self) and self._node not in self._log.drifts:
@@ -154,13 +138,13 @@ class DriftScreen(Dialog[None]):
             self._before, self._waits = self._log.error, True
             self._waiting_for = self._log.drifts.get(self._node)
             self._ask()
-            self.query_one(_Lines).refresh(layout=True)
+            self.query_one(Lines).refresh(layout=True)
 
     def heard(self, log: RunLog) -> None:
         if self._waits and log.drifts.get(self._node) is not self._waiting_for:
             self._waits = False
         if self.is_mounted:
-            self.query_one(_Lines).refresh(layout=True)
+            self.query_one(Lines).refresh(layout=True)
 
     @property
     def _failed(self) -> bool:

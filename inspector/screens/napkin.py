@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from textual.content import Content
-from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -19,6 +18,7 @@ from inspector.draw.napkin import napkin_lines
 from inspector.draw.numbers import muted, wrapped
 from inspector.modal import is_closed
 from inspector.screens.dialog import Dialog
+from inspector.widgets.lines import Lines
 from inspector.widgets.one_line import OneLine
 
 
@@ -39,35 +39,6 @@ def line_of(facts: ModelFacts | None, ceilings: Ceilings | None) -> str:
     )
 
 
-class _Worked(Widget):
-    """The figures, or why there are none."""
-
-    DEFAULT_CSS = "_Worked { height: auto; }"
-
-    def __init__(self, library: Library, text: str) -> None:
-        super().__init__()
-        self._library = library
-        self.text = text
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(width))
-
-    def render(self) -> Content:
-        return Content("\n").join(self._lines(self.content_size.width))
-
-    def _lines(self, width: int) -> list[Content]:
-        try:
-            shape, machine = parse(self.text, self._library)
-        except NapkinError as error:
-            names = ", ".join([*self._library.models, *self._library.machines])
-            refused = [
-                Content.styled(line.plain, "$error")
-                for line in wrapped("", 0, width, visible(str(error)))
-            ]
-            return [*refused, *wrapped("", 0, width, f"names: {visible(names)}")]
-        return list(napkin_lines(shape, machine, DEFAULT_CONTEXT, width))
-
-
 class NapkinScreen(Dialog[None]):
     """Closes without an answer: nothing of the run is touched."""
 
@@ -84,7 +55,7 @@ class NapkinScreen(Dialog[None]):
     def body(self) -> Iterable[Widget]:
         # Control characters could only be pasted; they would reach the terminal.
         yield OneLine(self._text, id="line", restrict=r"[^\x00-\x1f\x7f-\x9f]*", compact=True)
-        yield _Worked(self._library, self._text)
+        yield Lines(self._worked)
 
     def on_mount(self) -> None:
         if not is_closed(self):
@@ -92,6 +63,18 @@ class NapkinScreen(Dialog[None]):
             self.query_one("#box").border_subtitle = muted("model @ machine · esc closes")
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        worked = self.query_one(_Worked)
-        worked.text = message.value
-        worked.refresh(layout=True)
+        self._text = message.value
+        self.query_one(Lines).refresh(layout=True)
+
+    def _worked(self, width: int) -> list[Content]:
+        """The figures, or why there are none."""
+        try:
+            shape, machine = parse(self._text, self._library)
+        except NapkinError as error:
+            names = ", ".join([*self._library.models, *self._library.machines])
+            refused = [
+                Content.styled(line.plain, "$error")
+                for line in wrapped("", 0, width, visible(str(error)))
+            ]
+            return [*refused, *wrapped("", 0, width, f"names: {visible(names)}")]
+        return list(napkin_lines(shape, machine, DEFAULT_CONTEXT, width))

@@ -57,12 +57,21 @@ class Engine:
         self.client = client
         self.listen()
 
-    def restart(self, controller: Controller, asked: Request) -> None:
-        self.client.kill()
+    def another(self) -> Client:
+        """A client of one more engine, for who closes it."""
+        return self._connect()
+
+    def opening(self, controller: Controller, asked: Request) -> Open:
+        """The command that opens the run's model once more, in the same dtype."""
         facts, wanted = controller.log.facts, asked.open
         if facts is not None and "dtype" in wanted.options:
-            # Measured again, another dtype might win, and the run would not be the same.
-            wanted = Open(wanted.backend, {**wanted.options, "dtype": facts.dtype})
+            # Measured again, another might win.
+            return Open(wanted.backend, {**wanted.options, "dtype": facts.dtype})
+        return wanted
+
+    def restart(self, controller: Controller, asked: Request) -> None:
+        self.client.kill()
+        wanted = self.opening(controller, asked)
         restore = controller.restore_command()
         self.use(self._connect(), grace=0.0)
         for command in (wanted, asked.configure, restore or asked.submit):

@@ -16,12 +16,15 @@ from textual.pilot import Pilot
 from engine.commands import Configure, Open, Submit
 from inspector.actions.replay import request_of
 from inspector.app import Inspector
+from inspector.browser import Shapes
 from inspector.panes.ladder.pane import LadderPane
 from inspector.replaying import replaying
 from inspector.screens.layouts import Layouts
 from inspector.state.request import Request
+from inspector.state.shapes.carry_out import Carried
 from sessions import open_session
 from sessions.examples import example
+from tests.ready_requests import all_carried
 from tests.settling import until
 
 SIZES = [(80, 24), (160, 48)]
@@ -132,3 +135,19 @@ def test_two_branches_in_columns(snap_compare: Compare, size: tuple[int, int]) -
 
 def test_letters_to_jump_by(snap_compare: Compare) -> None:
     assert snap_compare(replay("capital"), terminal_size=(160, 48), run_before=keys(*MIDDLE, "J"))
+
+
+@pytest.mark.parametrize(
+    ("size", "theme"), [(SIZES[0], "ansi-dark"), (SIZES[1], "dark")], ids=["80x24", "160x48"]
+)
+def test_the_ready_requests(
+    snap_compare: Compare, monkeypatch: pytest.MonkeyPatch, theme: str, size: tuple[int, int]
+) -> None:
+    if theme == "ansi-dark":
+        monkeypatch.setenv("NO_COLOR", "1")
+
+    def begin(tell: Callable[[Carried], object]) -> Callable[[], None]:
+        tell(all_carried())
+        return lambda: None
+
+    assert snap_compare(Shapes(begin, theme), terminal_size=size, run_before=keys())

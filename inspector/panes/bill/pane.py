@@ -10,14 +10,12 @@ from textual.geometry import Size
 from engine.bill.account import Account, every_line
 from engine.bill.bill import Bill, Line
 from engine.bill.questions import Answer
-from engine.records.figure import Figure
 from engine.text import visible
-from inspector.draw.figures import figure_content, flowed
+from inspector.draw.figures import figure_content, flowed, money
 from inspector.draw.numbers import (
     Mark,
     cut,
     heading,
-    marked,
     ms,
     muted,
     padded,
@@ -75,15 +73,6 @@ def bill_lines(bill: Bill, width: int) -> Iterator[Content]:
 
 def _figures(line: Line) -> list[Content]:
     return [figure_content(line.time), figure_content(line.moved), money(line.price)]
-
-
-def money(figure: Figure) -> Content:
-    """A price in its currency, estimated; two digits at least, however small it is."""
-    if figure.value is None:
-        return figure_content(figure)
-    value = figure.value
-    digits = next((one for one in range(2, 9) if value * 10**one >= 9.5), 9) if value else 2
-    return marked(f"{visible(figure.unit)}{value:,.{digits}f}", Mark.ESTIMATED)
 
 
 def _thinking_lines(found: Account, log: RunLog, width: int) -> list[Content]:

@@ -10,7 +10,7 @@ from textual.content import Content
 
 from engine.records.prompt import LayerTime, PrefillChunk
 from engine.text import visible
-from inspector.draw.block_chars import shares, spark
+from inspector.draw.block_chars import spark
 from inspector.draw.numbers import (
     beside,
     cut,
@@ -25,6 +25,7 @@ from inspector.draw.numbers import (
     plural,
     right,
 )
+from inspector.draw.stacked import stacked
 
 ATTENTION, MLP, REST = "█", "▓", "░"
 STYLES = ("$attention", "$mlp", "$cut")
@@ -113,10 +114,7 @@ def _shares(parts: Sequence[float], width: int) -> list[Content]:
 
 
 def _stacked(parts: Sequence[float], total: float, width: int) -> Content:
-    cells = shares(parts, total, width)
-    return Content.assemble(
-        *((glyph * n, style) for glyph, style, n in zip(GLYPHS, STYLES, cells, strict=True))
-    )
+    return stacked([*zip(GLYPHS, STYLES, parts, strict=True)], total, width)
 
 
 def _profile(layers: Sequence[LayerTime], width: int) -> Content:

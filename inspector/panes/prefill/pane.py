@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from textual.content import Content
@@ -11,7 +10,7 @@ from textual.geometry import Size
 from engine.records.events import RunState
 from engine.records.prompt import PrefillRecord
 from engine.timing import Phase, PhaseKind, phases, ttft_ms
-from inspector.draw.block_chars import bar, placed, shares
+from inspector.draw.block_chars import bar, placed
 from inspector.draw.engine_clock import engine_figure, engine_notes
 from inspector.draw.numbers import (
     Mark,
@@ -29,6 +28,7 @@ from inspector.draw.numbers import (
     row,
     with_marks,
 )
+from inspector.draw.stacked import stacked as stacked_bar
 from inspector.panes.kv.prefix import prefix_short
 from inspector.panes.prefill.layers import layer_lines
 from inspector.panes.waiting import about, loading
@@ -120,17 +120,11 @@ def waterfall(parts: Sequence[Phase], prefill: PrefillRecord | None, width: int)
 
 def stacked(parts: Sequence[Phase], width: int) -> Content:
     """All phases as one bar, chunks together; what took any time has a cell at least."""
-    times = {kind: sum(part.ms for part in parts if part.kind is kind) for kind in SIGNS}
-    room, total = width - LABEL, sum(times.values())
-    if room < 2 * len(times) or not 0 < total < math.inf:
-        return Content("")
-    cells = dict(zip(times, shares([*times.values()], total, room), strict=True))
-    for kind, took in times.items():
-        if took > 0 and not cells[kind]:
-            longest = max(cells, key=lambda one: cells[one])
-            cells[kind], cells[longest] = 1, cells[longest] - 1
-    drawn = [(SIGNS[kind][0] * count, SIGNS[kind][1]) for kind, count in cells.items()]
-    return Content(" " * LABEL) + Content.assemble(*drawn)
+    times = [
+        (*sign, sum(part.ms for part in parts if part.kind is kind)) for kind, sign in SIGNS.items()
+    ]
+    drawn = stacked_bar(times, sum(took for _, _, took in times), width - LABEL, least=True)
+    return Content(" " * LABEL) + drawn if len(drawn) else drawn
 
 
 def _label(part: Phase, prefill: PrefillRecord | None) -> str:

@@ -12,8 +12,8 @@ import pytest
 
 from inspector.cli import main as cli
 from inspector.cli.compare_options import parse_sweep
-from inspector.cli.compare_ranking import run_check, words_of
 from inspector.cli.options import UsageError
+from inspector.state.ranking import run_check, words_of
 from tests.direct import DirectClient
 
 PROMPT = "abc"

@@ -11,7 +11,8 @@ from textual.geometry import Size
 
 from engine.records.thinking import ThinkingSettings
 from engine.records.vocabulary import Token
-from inspector.panes.bill.pane import draw, money
+from inspector.draw.figures import money
+from inspector.panes.bill.pane import draw
 from inspector.state.account import account_at
 from inspector.state.view import View
 from sessions.export.bill import bill_fields

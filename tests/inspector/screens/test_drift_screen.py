@@ -13,10 +13,11 @@ from engine.records.vocabulary import Token
 from inspector.app import Inspector
 from inspector.cli.open import recorder
 from inspector.keys import MEASURING
-from inspector.screens.drift import DriftScreen, _Lines, drift_lines, exact, verdict
+from inspector.screens.drift import DriftScreen, drift_lines, exact, verdict
 from inspector.state.replay_client import REFUSAL
 from inspector.state.request import Save
 from inspector.widgets.line_view import Pane
+from inspector.widgets.lines import Lines
 from sessions import open_session
 from sessions.library import Library
 from tests.fakes import texts
@@ -106,7 +107,7 @@ def test_a_flip_is_a_close_race_too() -> None:
 
 def shown(one: Any) -> str:
     assert isinstance(one.screen, DriftScreen)
-    return str(one.screen.query_one(_Lines).render())
+    return str(one.screen.query_one(Lines).render())
 
 
 async def test_d_measures_at_the_cursor_and_closes_again() -> None:

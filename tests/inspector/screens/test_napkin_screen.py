@@ -73,9 +73,9 @@ async def test_the_screen_works_it_out_as_it_is_typed() -> None:
 
 
 def _worked(screen: NapkinScreen) -> str:
-    from inspector.screens.napkin import _Worked
+    from inspector.widgets.lines import Lines
 
-    return str(screen.query_one(_Worked).render())
+    return str(screen.query_one(Lines).render())
 
 
 # --- the command ----------------------------------------------------------------------------

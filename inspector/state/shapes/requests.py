@@ -1,13 +1,19 @@
-"""Four ready requests, one of them twice, and what became of each."""
+"""Four ready requests, one of them twice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.bill.account import Account
 from engine.records.thinking import ThinkingSettings
-from engine.timing import Speed
 
+COLD, REUSED = "chat turn 40, cold", "chat turn 40, reused"
+"""Names of the request that comes twice: nothing of it is cached, and nearly all of it."""
+WARM_UP = (
+    "It rained all morning, and nobody came to the shop. The owner counted his coins, put the "
+    "kettle on and looked out at the empty street, where a dog was crossing from one door to the "
+    "next as if it had letters to deliver."
+)
+"""A prompt of which nothing can be reused for another."""
 TURNS = 39
 """Turns of the chat that lie before the one that is asked for."""
 _OWN_TAGS = ThinkingSettings("<think>", "</think>", "shapes")
@@ -32,19 +38,6 @@ class Shape:
     thinking: ThinkingSettings | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Answered:
-    """A request that was carried out; ``account`` is None where ``error`` says why it was not."""
-
-    shape: Shape
-    account: Account | None = None
-    speed: Speed | None = None
-    total_ms: float = 0.0
-    """Tokenizing, reading and all steps."""
-    text: str = ""
-    error: str = ""
-
-
 def requests(
     words: int, output: int, budget: int, own: ThinkingSettings | None = None
 ) -> tuple[Shape, ...]:
@@ -64,13 +57,13 @@ def requests(
             output,
         ),
         Shape(
-            "chat turn 40, cold",
+            COLD,
             "the whole history is read again",
             f"{history}User: And what do they sell at the harbour?\nAssistant:",
             output,
         ),
         Shape(
-            "chat turn 40, reused",
+            REUSED,
             "the same history, its K and V kept",
             f"{history}User: And when is the bell of the school heard?\nAssistant:",
             output,
@@ -78,7 +71,8 @@ def requests(
         Shape(
             "thinking, budget",
             f"{budget} tokens of thinking at most, then an answer",
-            f"Question: A boat has 12 nets and loses 5. How many are left?\n{tags.opens}\n",
+            _example(tags)
+            + f"Question: A boat has 12 nets and loses 5. How many are left?\n{tags.opens}\n",
             budget + output,
             thinks,
         ),
@@ -88,6 +82,14 @@ def requests(
             "Question: What is the capital of France?\nAnswer:",
             output,
         ),
+    )
+
+
+def _example(tags: ThinkingSettings) -> str:
+    """A question that was answered: a model without tags of its own learns here what they mean."""
+    return (
+        f"Question: Ann has 3 apples and buys 4 more. How many does she have?\n{tags.opens}\n"
+        f"3 apples and 4 more are 7 apples.\n{tags.closes}\nAnswer: 7\n\n"
     )
 
 

@@ -1,0 +1,1 @@
+"""Ready requests on the model: what they are, carrying them out, and where their time goes."""
