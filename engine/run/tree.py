@@ -1,13 +1,14 @@
 """The tree of a run: parents and children, paths, forks, deletion and undo, common ancestors.
 
 Nodes are numbers, in the order in which they came; what a node stands for is kept elsewhere.
-Between two looks a tree mostly grows at one end, and a cursor moves along one branch: the branch
-looked at last is kept in one piece, and only what differs from it is walked.
+Between two looks a tree mostly grows at a few ends, and cursors move along a few branches: the
+branches looked at last are kept in one piece each, and only what differs from them is walked.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -20,6 +21,9 @@ Nodes = NDArray[np.int64]
 
 ROOT = 0
 """The node that stands for the prompt."""
+
+_LINES = 8
+"""Branches that are kept: columns of a comparison are looked at in turn, at every frame."""
 
 
 class Tree:
@@ -40,7 +44,9 @@ class Tree:
         """The nodes that deleted branches begin with."""
         self.undoable: list[int] = []
         """Of these the ones deleted since the last new node, the last one last."""
+        # The branch looked at last, and those looked at before it, the last one last.
         self._line = _Line()
+        self._lines_before: list[_Line] = []
         for node, parent in (parents or {}).items():
             self.parents[node] = parent
             self.children[node] = []
@@ -119,7 +125,7 @@ class Tree:
 
     def _reshaped(self) -> None:
         """Not only were nodes added: forget what was known of branches."""
-        self._line = _Line()
+        self._line, self._lines_before = _Line(), []
         self._forks = self._all_forks()
 
     def _all_forks(self) -> set[int]:
@@ -201,12 +207,20 @@ class Tree:
         return next(found, None)
 
     def _through(self, node: int) -> _Line:
-        """The branch that was looked at last, made to hold ``node``, if there is such a node."""
-        line = self._line
-        missing = walk(self.parents, node, line.index) if node in self.parents else []
-        keep = line.index.get(self.parents[missing[0]], -1) + 1 if missing else len(line.order)
+        """A branch that was looked at before, made to hold ``node``, if there is such a node."""
+        lines = [self._line, *reversed(self._lines_before)]
+        known = ChainMap(*(one.index for one in lines))
+        missing = walk(self.parents, node, known) if node in self.parents else []
+        last = self.parents[missing[0]] if missing else node
+        line = next((one for one in lines if last in one.index), lines[0])
+        keep = line.index.get(last, -1) + 1 if missing else len(line.order)
         if keep < len(line.order):
-            line = self._line = line.head(keep)
+            line = line.head(keep)
+        if line is not self._line:
+            self._lines_before = [one for one in self._lines_before if one is not line]
+            self._lines_before.append(self._line)
+            del self._lines_before[: 1 - _LINES]
+            self._line = line
         line.extend(missing)
         return line
 

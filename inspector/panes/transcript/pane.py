@@ -91,6 +91,21 @@ class Transcript:
     def __getitem__(self, index: int) -> Content:
         if index == len(self.layout.lines) and self.end:
             return Content.styled(self.end, f"{_MUTED} italic")
+        if not self._settled(index):
+            return self._line(index)
+        line = self.layout.lines[index]
+        before = self.layout.settled.get(index)
+        if before is None or before[0] is not line:
+            before = self.layout.settled[index] = line, self._line(index)
+        return before[1]
+
+    def _settled(self, index: int) -> bool:
+        """True if all of the line lies before the cursor: it looks the same wherever that goes."""
+        if index >= self.cursor_line or len(self.thinking):
+            return False
+        return not self.layout.lines[index] or self.layout.lines[index][-1].index < self.cursor
+
+    def _line(self, index: int) -> Content:
         return Content.assemble(*((one.text, one.style) for one in self.pieces(index)))
 
     @property

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rich.cells import cell_len
+from textual.content import Content
 
 from engine.records.prompt import Origin, PromptRecord
 from engine.records.step_table import StepPath
@@ -127,6 +128,8 @@ class TextLayout:
         self.lines: list[list[Run]] = [[]]
         self.line_of: list[int] = []
         """Token index -> the line where the token ends."""
+        self.settled: dict[int, tuple[list[Run], Content]] = {}
+        """Lines before the cursor as they were drawn last, each with what it was drawn from."""
         self._room = max(1, width - CURSOR_MARKS)
         self._cells = 0
         self._decoder = IncrementalDecoder()

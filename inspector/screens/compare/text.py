@@ -26,10 +26,16 @@ class ColumnText(Transcript):
 
     parting: int | None = None
 
-    def pieces(self, number: int) -> Iterator[Piece]:
-        begins = self.parting is not None and any(
+    def _parts(self, number: int) -> bool:
+        return self.parting is not None and any(
             run.index == self.parting and run.first for run in self.layout.lines[number]
         )
+
+    def _settled(self, index: int) -> bool:
+        return super()._settled(index) and not self._parts(index)
+
+    def pieces(self, number: int) -> Iterator[Piece]:
+        begins = self._parts(number)
         for piece in super().pieces(number):
             if begins and piece.index == self.parting:
                 yield Piece(PARTS, _PARTS, piece.index)

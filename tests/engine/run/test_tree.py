@@ -168,6 +168,24 @@ def test_a_long_branch_is_walked_once() -> None:
     assert parents.read < 1_500
 
 
+def test_branches_that_grow_in_turn_are_not_walked_again() -> None:
+    """As eight columns do, each drawn at every frame: 200 frames of 400 tokens, four a frame."""
+    columns = 8
+    tree = Tree({1: ROOT})
+    tree.parents = parents = Counted(tree.parents)
+    tips = [1] * columns
+    for frame in range(1, 201):
+        for column in range(columns):
+            for _ in range(4):
+                node = len(parents) + 1
+                tree.add_node(node, tips[column])
+                tips[column] = node
+        for tip in tips:
+            assert len(tree.path(tip)) == 1 + 4 * frame
+    # Each new node once, and once its parent; walked anew it would be 600,000.
+    assert parents.read <= 2 * len(parents)
+
+
 # --- against a walk ---------------------------------------------------------------------------
 
 

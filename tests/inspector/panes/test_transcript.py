@@ -16,6 +16,7 @@ from engine.records.vocabulary import Token, TokenKind
 from engine.text import IncrementalDecoder, visible
 from inspector.messages import GoTo
 from inspector.panes.transcript.pane import (
+    Transcript,
     TranscriptPane,
     cursor_info,
     draw,
@@ -205,7 +206,7 @@ def test_a_layout_of_another_branch_is_the_one_made_at_once(
             forks=[(rng.randrange(count + at), rng.randrange(count + 1)) for at in range(20)],
         )
         layout = TextLayout(view.log.prompt, width, boundaries=boundaries)
-        for _ in range(20):
+        for turn in range(20):
             path = view.log.path(rng.randrange(count + 21))
             layout.show(path)
             whole = TextLayout(view.log.prompt, width, boundaries=boundaries)
@@ -213,6 +214,11 @@ def test_a_layout_of_another_branch_is_the_one_made_at_once(
             assert layout.lines == whole.lines
             assert layout.line_of == whole.line_of
             assert layout.items == whole.items
+            if turn % 5 == 0:
+                # Lines before the cursor are kept as they were drawn.
+                cursor = rng.randrange(len(layout.items))
+                drawn, anew = Transcript(layout, cursor), Transcript(whole, cursor)
+                assert all(drawn[at].is_same(anew[at]) for at in range(len(anew)))
 
 
 def test_one_more_token_touches_only_the_last_line() -> None:
@@ -224,6 +230,8 @@ def test_one_more_token_touches_only_the_last_line() -> None:
     assert again is not None
     assert again.layout is rows.layout
     assert [id(line) for line in again.layout.lines][: len(before)] == before
+    kept = [again[at] is rows[at] for at in range(again.cursor_line)]
+    assert all(kept[:-1]), "the line of the cursor before is drawn again"
 
 
 def test_another_branch_is_laid_out_anew() -> None:
