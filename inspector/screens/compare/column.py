@@ -101,6 +101,8 @@ by side.
         self.place = place
         self.ui = ColumnUI()
         self._seen: tuple[object, ...] = ()
+        # The last two: zoomed, a column has another width.
+        self._layouts: dict[int, TextLayout] = {}
 
     def show_column(self, view: ColumnView, ui: ColumnUI) -> None:
         """Draw this from now on, where it is not what is drawn already."""
@@ -113,9 +115,11 @@ by side.
     def picture(self, view: View, size: Size) -> Picture:
         if not isinstance(view, ColumnView):
             return Picture([muted(plural(0, "token"))])
-        rows = self.drawn.rows
-        layout = rows.layout if isinstance(rows, Transcript) else None
-        return draw(view, size, replace(self.ui, layout=layout))
+        found = draw(view, size, replace(self.ui, layout=self._layouts.pop(size.width, None)))
+        if isinstance(found.rows, Transcript):
+            self._layouts[size.width] = found.rows.layout
+            self._layouts = dict([*self._layouts.items()][-2:])
+        return found
 
     def clicked(self, row: int, x: int) -> None:
         rows = self.drawn.rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events, on
@@ -77,19 +77,23 @@ class CompareScreen(RunScreen[None]):
         self._first_shown = 0
         self._busy_s: float | None = None
         self._figures = FigureCache()
+        # At hand: looking for them takes a part of the time that a key has.
+        self._status, self._tabs = StatusLine(id="status"), PaneTabs(id="compare-tabs")
+        self._columns = [ColumnPane(letter, place) for place, letter in enumerate(LETTERS)]
+        self._ladder, self._why = LadderPane(id=LADDER), WhyPane(id=WHY)
+        self._table, self._plots = FiguresPane(id=FIGURES), PlotsPane(id=PLOTS)
+        third = (self._why, self._table, self._plots)
+        beside = Vertical(*third, id="beside")
+        self._boxes: dict[Widget, Sequence[Pane]] = {
+            Horizontal(*self._columns, id="columns"): self._columns,
+            Horizontal(self._ladder, beside, id="below"): (self._ladder, *third),
+            beside: third,
+        }
+        """Each with the panes in it: it has a place where one of them has."""
 
     def compose(self) -> ComposeResult:
-        yield StatusLine(id="status")
-        with Horizontal(id="columns"):
-            for place, letter in enumerate(LETTERS):
-                yield ColumnPane(letter, place)
-        yield PaneTabs(id="compare-tabs")
-        with Horizontal(id="below"):
-            yield LadderPane(id=LADDER)
-            with Vertical(id="beside"):
-                yield WhyPane(id=WHY)
-                yield FiguresPane(id=FIGURES)
-                yield PlotsPane(id=PLOTS)
+        columns, below, _ = self._boxes
+        yield from (self._status, columns, self._tabs, below)
         yield Static(id="too-small")
         yield Footer()
 
@@ -119,12 +123,11 @@ class CompareScreen(RunScreen[None]):
             wanted += f"{USABLE[0]}x{USABLE[1]}"
             self.query_one("#too-small", Static).update(Content(wanted))
         shown = self._on_screen()
-        for pane in self.query(Pane):
-            _display(pane, (pane.id or "") in shown)
-        for name in ("columns", "below", "beside"):
-            box = self.query_one(f"#{name}")
-            _display(box, not small and any(one.display for one in box.query(Pane)))
-        _display(self.query_one(PaneTabs), not (small or self._zoomed))
+        for box, panes in self._boxes.items():
+            for pane in panes:
+                _display(pane, pane.id in shown)
+            _display(box, not small and any(pane.display for pane in panes))
+        _display(self._tabs, not (small or self._zoomed))
         self._show_tabs()
         self.show(self._busy_s)
 
@@ -145,11 +148,11 @@ class CompareScreen(RunScreen[None]):
         return columns | {LADDER, WHY, third}
 
     def _show_tabs(self) -> None:
-        seen = sum(pane.display for pane in self.query(ColumnPane))
+        seen = sum(pane.display for pane in self._columns)
         count = len(self.comparison.columns)
         shown = Shown(self._first_shown + 1, seen, count, self.comparison.same_dice)
         names = {} if self._wide else {name: BELOW[name] for name in self._below}
-        self.query_one(PaneTabs).show(shown, names, self._opened)
+        self._tabs.show(shown, names, self._opened)
 
     @on(PaneTabs.Opened)
     def _tab_clicked(self, message: PaneTabs.Opened) -> None:
@@ -160,33 +163,27 @@ class CompareScreen(RunScreen[None]):
     def show(self, busy_s: float | None) -> None:
         """Draw the columns as they are now on every pane that can be seen."""
         self._busy_s = busy_s
-        if not self.is_mounted or not self.query(LadderPane):
+        if not (self.is_mounted and self._ladder.is_attached):
             return
         view = self.comparison.column.view
         with self.app.batch_update():
-            self.query_one(StatusLine).show(view, busy_s)
-            columns = self.comparison.columns
-            for pane in self.query(ColumnPane):
-                if pane.display and pane.place < len(columns):
-                    one = columns[pane.place]
+            self._status.show(view, busy_s)
+            for pane, one in zip(self._columns, self.comparison.columns, strict=False):
+                if pane.display:
                     ui = column_ui(self.comparison, one, aligned=self._aligned)
                     pane.show_column(one.view, ui)
             self._show_below(view)
 
     def _show_below(self, view: View) -> None:
         """Draw the panes below, as far as they can be seen."""
-        for pane in self.query("#below Pane"):
-            if not pane.display:
-                continue
-            match pane:
-                case LadderPane():
-                    pane.show(view)
-                case WhyPane():
-                    pane.show_pair(view, pair(self.comparison))
-                case FiguresPane():
-                    pane.show_rows(view, table_rows(self.comparison, self._figures))
-                case PlotsPane():
-                    pane.show_points(view, sweep_points(self.comparison, self._figures))
+        if self._ladder.display:
+            self._ladder.show(view)
+        if self._why.display:
+            self._why.show_pair(view, pair(self.comparison))
+        if self._table.display:
+            self._table.show_rows(view, table_rows(self.comparison, self._figures))
+        if self._plots.display:
+            self._plots.show_points(view, sweep_points(self.comparison, self._figures))
 
     @property
     def _plotted(self) -> bool:
@@ -196,8 +193,7 @@ class CompareScreen(RunScreen[None]):
     def tick(self, busy_s: float | None) -> None:
         """Only the status line: a pass is taking long."""
         self._busy_s = busy_s
-        for line in self.query(StatusLine):
-            line.show(self.comparison.column.view, busy_s)
+        self._status.show(self.comparison.column.view, busy_s)
 
     # --- focus --------------------------------------------------------------------------------
 
@@ -209,7 +205,7 @@ class CompareScreen(RunScreen[None]):
             self._lay_out()
 
     def _focus_column(self) -> None:
-        self.set_focus(self.query_one(f"#column-{self.comparison.focused}"))
+        self.set_focus(self._columns[self.comparison.focused])
 
     def action_column(self, place: int) -> None:
         """Give a column the focus, and bring it into sight."""

@@ -38,7 +38,7 @@ _HEADS = (
 _NAME = 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class TableRow:
     """A column by its letter, and its figures."""
 
@@ -159,9 +159,10 @@ the logits that is rounding; **≠** by more than that, which is a fault.
         self._rows: Sequence[TableRow] = ()
 
     def show_rows(self, view: View, rows: Sequence[TableRow]) -> None:
-        """Draw these from now on."""
-        self._rows = rows
-        self.show(view)
+        """Draw these from now on, where they are not what is drawn already."""
+        if rows != self._rows:
+            self._rows = rows
+            self.show(view)
 
     def picture(self, view: View, size: Size) -> Picture:
         return draw(self._rows, size)

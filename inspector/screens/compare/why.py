@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from textual.content import Content
@@ -26,7 +27,7 @@ _LABEL = 10
 _SETTINGS_NAMED = 6
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Pair:
     """Two columns by their letters, and their steps at one depth."""
 
@@ -63,7 +64,7 @@ def _step(column: ComparedColumn, depth: int) -> StepRecord | None:
     return None if node is None else column.log.nodes.get(node)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class WhyUI:
     """The pair to speak of, and what was found of it."""
 
@@ -220,20 +221,19 @@ so that one sees whether the settings or the dice made them part.
 
     def show_pair(self, view: View, pair: Pair | None) -> None:
         """Speak of this pair from now on."""
-        if pair is None or not self.display:
-            self._ui = WhyUI(pair)
-        else:
-            self._ui = WhyUI(pair, self._found(pair))
-        self.show(view)
-
-    def _found(self, pair: Pair) -> WhyPart | None:
-        """Compare two steps, unless they are those that were compared last."""
-        a, b, before = pair.step_a, pair.step_b, self._ui.pair
-        if a is None or b is None or a.node == b.node:
-            return None
-        if before is not None and before.step_a is a and before.step_b is b:
-            return self._ui.found or why_part(a, b)
-        return why_part(a, b)
+        ui = WhyUI(pair, _found(pair) if pair is not None else None)
+        if ui != self._ui:
+            self._ui = ui
+            self.show(view)
 
     def picture(self, view: View, size: Size) -> Picture:
         return draw(view, size, self._ui)
+
+
+def _found(pair: Pair) -> WhyPart | None:
+    a, b = pair.step_a, pair.step_b
+    return None if a is None or b is None or a.node == b.node else _why_part(a, b)
+
+
+_why_part = lru_cache(maxsize=8)(why_part)
+"""The pairs of columns looked at in turn need not be compared again."""
