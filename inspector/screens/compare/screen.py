@@ -75,7 +75,6 @@ class CompareScreen(RunScreen[None]):
         self._zoomed = ""
         self._aligned = False
         self._first_shown = 0
-        self._busy_s: float | None = None
         self._figures = FigureCache()
         # At hand: looking for them takes a part of the time that a key has.
         self._status, self._tabs = StatusLine(id="status"), PaneTabs(id="compare-tabs")
@@ -129,7 +128,8 @@ class CompareScreen(RunScreen[None]):
             _display(box, not small and any(pane.display for pane in panes))
         _display(self._tabs, not (small or self._zoomed))
         self._show_tabs()
-        self.show(self._busy_s)
+        # Not ``show``: the next frame is due only some time after this one.
+        self._changed()
 
     def _on_screen(self) -> set[str]:
         """Ids of the panes that are to be seen."""
@@ -162,7 +162,6 @@ class CompareScreen(RunScreen[None]):
 
     def show(self, busy_s: float | None) -> None:
         """Draw the columns as they are now on every pane that can be seen."""
-        self._busy_s = busy_s
         if not (self.is_mounted and self._ladder.is_attached):
             return
         view = self.comparison.column.view
@@ -192,7 +191,6 @@ class CompareScreen(RunScreen[None]):
 
     def tick(self, busy_s: float | None) -> None:
         """Only the status line: a pass is taking long."""
-        self._busy_s = busy_s
         self._status.show(self.comparison.column.view, busy_s)
 
     # --- focus --------------------------------------------------------------------------------

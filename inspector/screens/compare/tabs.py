@@ -34,6 +34,7 @@ class PaneTabs(Static):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._places: dict[str, range] = {}
+        self._line = Content("")
 
     def show(self, shown: Shown, names: Mapping[str, str], opened: str) -> None:
         """``names``: the panes to choose from, by id; none where all are on screen."""
@@ -48,8 +49,11 @@ class PaneTabs(Static):
             start = sum(len(text) for text, _ in parts)
             parts.append((f" {title} ", "bold reverse" if name == opened else "$cut"))
             self._places[name] = range(start, start + len(title) + 2)
-        # Its place stays as it is: a layout would paint the whole screen.
-        self.update(Content.assemble(*parts), layout=False)
+        line = Content.assemble(*parts)
+        if not line.is_same(self._line):
+            self._line = line
+            # Its place stays as it is: a layout would paint the whole screen.
+            self.update(line, layout=False)
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
