@@ -87,6 +87,9 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         self._made_for: tuple[View | None, Size] = _NOTHING
         self._in_sight: dict[int, tuple[int, Content]] = {}
         self._titles: dict[str, Content] = {}
+        # What Textual paints, by line on screen: the border, and lines of ours in their frame.
+        self._edges: dict[int, Strip] = {}
+        self._frame: Frame | None = None
 
     def picture(self, view: View, size: Size) -> Picture:
         """Draw ``view`` for a place of this size, which is never empty."""
@@ -115,7 +118,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     @property
     def vertical_scrollbar(self) -> ScrollBar:
         if self._vertical_scrollbar is None:
-            bar = PaneScrollBar(name="vertical", thickness=self.scrollbar_size_vertical)
+            bar = PaneScrollBar(self.prepare, self.scrollbar_size_vertical)
             bar.display = False
             self._vertical_scrollbar = bar
             self.app._start_widget(self, bar)
@@ -153,10 +156,10 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         if self.drawn.rows is not rows:
             self._in_sight.clear()
         self._measure(size.width)
-        self._entitle("border_subtitle", _content(self.drawn.subtitle))
+        self._entitle("border_subtitle", self.outer_size.height - 1, _content(self.drawn.subtitle))
         self.set_class(self.drawn.tries, "-what-if")
         remarks = [Content(WHAT_IF)] * self.drawn.tries + [_content(self.drawn.remark)]
-        self._entitle("border_title", Content(" · ").join([self._title, *filter(len, remarks)]))
+        self._entitle("border_title", 0, Content(" · ").join([self._title, *filter(len, remarks)]))
         if self.drawn.top:
             self.scroll_to(y=0, animate=False)
         row = self.drawn.follow
@@ -181,19 +184,21 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             if max(size.height, before.height) > self.scrollable_content_region.height:
                 self._scroll_update(size)
 
-    def _entitle(self, name: str, title: Content) -> None:
-        # Setting a title repaints the whole pane, the same title too.
-        if not title.is_same(self._titles.get(name, Content(""))):
+    def _entitle(self, name: str, y: int, title: Content) -> None:
+        if not title.is_same(self._titles.get(name, _BLANK)):
             self._titles[name] = title
-            setattr(self, name, title)
+            # Set as other attributes are, a title repaints the whole pane.
+            setattr(self, f"_{name}", title)
+            self._edges.pop(y, None)
+            line = Region(0, y, self.outer_size.width, 1)
+            self.refresh(line.translate(-self.content_offset))
 
     def _refresh_changed(self) -> None:
         """Repaint the lines that differ from what is on screen, and no others."""
         width, height = self._made_for[1]
-        lines = (Region(0, y, width, 1) for y in range(height))
-        changed = [line for line in lines if not self._is_painted(line.y, width)]
+        changed = [y for y in range(height) if not self._is_painted(y, width)]
         if changed:
-            self.refresh(*changed)
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
 
     def on_resize(self, event: Resize) -> None:
         if not self._up_to_date:
@@ -202,22 +207,31 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self.painter.forget()
+        self._edges.clear()
+        self._frame = None
+
+    def prepare(self) -> None:
+        """Make the lines, where the size has changed since they were made.
+
+        A layout is painted before anybody is told of it. Made only then, the lines would be painted
+        twice, and what was asked for would be in the second picture.
+        """
+        size = self.scrollable_content_region.size
+        if size.area and not self._up_to_date:
+            self._make(size)
+            # All of both is being painted, with what has just changed.
+            for widget in (self, self.vertical_scrollbar):
+                widget._repaint_regions.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        # A layout is painted before anybody is told of it. Made only then, the lines would be
-        # painted twice, and what was asked for would be in the second picture.
-        size = self.scrollable_content_region.size
-        if not size.area:
+        if not self.scrollable_content_region.size.area:
             return super().render_lines(crop)
-        if not self._up_to_date:
-            self._make(size)
+        self.prepare()
         width, height = self.outer_size
         top, below = self.gutter.top, height - self.gutter.bottom
         frame = self._framed_now(top)
         strips = [
-            self._in_frame(y - top, frame)
-            if top <= y < below
-            else super(Pane, self).render_lines(Region(0, y, width, 1))[0]
+            self._in_frame(y - top, frame) if top <= y < below else self._edge(y)
             for y in crop.line_range
         ]
         if crop.column_span == (0, width):
@@ -225,7 +239,18 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def _framed_now(self, y: int) -> Frame:
-        return self.painter.frame(super().render_lines(Region(0, y, self.outer_size.width, 1))[0])
+        now = self.outer_size, self._made_for[1], self.get_line_filters()
+        frame = self._frame
+        if frame is None or now != (frame.size, frame.inside, frame.filters):
+            self._edges.clear()
+            self._frame = frame = self.painter.frame(self._edge(y), self._made_for[1])
+        return frame
+
+    def _edge(self, y: int) -> Strip:
+        """A line as Textual paints it."""
+        if y not in self._edges:
+            self._edges[y] = super().render_lines(Region(0, y, self.outer_size.width, 1))[0]
+        return self._edges[y]
 
     def _in_frame(self, y: int, frame: Frame) -> Strip:
         line, selected = self._line(y)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Self
 
 from rich.segment import Segment
 from rich.style import Style
@@ -42,7 +44,40 @@ class PaneScrollBar(ScrollBar):
     # Its size is what its pane has room for: another one is no reason to lay out the screen again.
     virtual_size = Reactive(Size(0, 0), layout=False)
 
+    def __init__(self, prepare: Callable[[], None], thickness: int) -> None:
+        """``prepare`` has the pane make its lines: it is painted after its bar."""
+        super().__init__(name="vertical", thickness=thickness)
+        self._prepare = prepare
+        self._painted: tuple[object, ...] | None = None
+
+    @property
+    def _rows(self) -> tuple[int, int, float]:
+        return round(self.window_virtual_size), round(self.window_size), self.position
+
+    @property
+    def _looks(self) -> tuple[object, ...]:
+        """All that it is painted from, but for colours."""
+        return self.size, self._rows, self.grabbed, self.mouse_over
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Repaint it, unless it would look the same: it is asked to at every layout of its pane."""
+        if layout or recompose or self._painted != self._looks:
+            super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        return self
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._painted = None
+
     def render_lines(self, crop: Region) -> list[Strip]:
+        self._prepare()
+        self._painted = self._looks
         assert self.parent is not None
         styles = self.parent.styles
         if self.grabbed:
@@ -52,9 +87,8 @@ class PaneScrollBar(ScrollBar):
         else:
             bar, back = styles.scrollbar_color, styles.scrollbar_background
         back = self.parent.background_colors[0] + back
-        rows = (round(self.window_virtual_size), round(self.window_size), self.position)
         under = self.visual_style.rich_style
-        strips = _strips(self.size, *rows, back + bar, back, under)[crop.y : crop.bottom]
+        strips = _strips(self.size, *self._rows, back + bar, back, under)[crop.y : crop.bottom]
         for line_filter in self.get_line_filters():
             strips = [strip.apply_filter(line_filter, back) for strip in strips]
         return [strip.crop(*crop.column_span) for strip in strips]
