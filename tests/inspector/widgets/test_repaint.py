@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from textual._compositor import Compositor
 from textual.content import Content
 from textual.events import Resize
 from textual.geometry import Region, Size
@@ -25,7 +28,7 @@ class Counting(Pane):
 
     def __init__(self) -> None:
         super().__init__()
-        self.count = 3
+        self.count, self.below = 3, "below"
         self.made: list[tuple[int, int]] = []
 
     def picture(self, view: View, size: Size) -> Picture:
@@ -34,7 +37,7 @@ class Counting(Pane):
         return Picture(
             [Content(f" {row} of {view.cursor} in {height}") for row in range(self.count)],
             footer=[Content(f"at {self.selected}, {size.width} wide")],
-            subtitle="below",
+            subtitle=self.below,
         )
 
     def on_resize(self, event: Resize) -> None:
@@ -184,3 +187,93 @@ async def test_the_bar_looks_as_textuals_own_and_obeys_the_mouse() -> None:
         await pilot.pause()
         await pilot.mouse_down(app.pane.vertical_scrollbar, offset=(0, 5))
         await until(lambda: app.pane.scroll_offset.y > 0)
+
+
+LINES = (
+    "plain",
+    Content.styled("all of it", "bold"),
+    Content.assemble("no style, ", ("red", "$error"), " none ", ("end", "on $panel")),
+    Content.assemble(("ab", "$error"), ("cd", "bold")).stylize("italic", 1, 3),
+    Content.assemble("x", ("y", "$error"), "z").stylize_before("bold on $panel"),
+    Content.assemble(("表 wide", "$error"), "表"),
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+async def test_a_line_has_the_styles_that_textual_gives_its_text(line: str | Content) -> None:
+    app = Framed()
+    async with app.run_test(size=(30, 8)) as pilot:
+        await pilot.pause()
+        painter, content = app.pane.painter, Content(line) if isinstance(line, str) else line
+        base = app.pane.visual_style
+        found = content.render(base, end="", parse_style=painter.style_of)
+        wanted = [(char, style.rich_style) for text, style in found for char in text]
+        wanted += [(" ", base.rich_style)] * (25 - content.cell_length)
+        strip = painter.strip(0, content, 25, selected=False)
+        assert [style for _, style in cells(strip)] == [style for _, style in wanted]
+
+
+def repainted(app: Framed) -> set[int]:
+    """The lines of the pane that are due to be painted again."""
+    return {y for region in app.pane._repaint_regions for y in region.line_range}
+
+
+async def test_a_title_repaints_its_own_line_and_no_other() -> None:
+    app = Framed()
+    async with app.run_test(size=(30, 8)) as pilot:
+        await pilot.pause()
+        assert not repainted(app)
+        app.pane.below = "another"
+        app.pane.show(app.pane.view)
+        assert repainted(app) == {7}
+        await pilot.pause()
+        assert "another" in app.painted()[7]
+        app.pane.show(View(RunLog(), 4))
+        assert repainted(app) == {1, 2, 3}
+
+
+async def test_border_and_titles_are_those_of_now_after_any_change_of_size_and_focus() -> None:
+    app = Framed()
+    async with app.run_test(size=(30, 8)) as pilot:
+        for width, height, focused in (
+            (30, 11, True),
+            (30, 8, False),
+            (40, 8, True),
+            (30, 8, True),
+        ):
+            await pilot.resize_terminal(width, height)
+            app.set_focus(app.pane if focused else None)
+            app.pane.below = f"{width} and {height}"
+            app.pane.show(app.pane.view)
+            await pilot.pause()
+            whole = Region(0, 0, width, height)
+            textuals = ScrollView.render_lines(app.pane, whole)
+            assert list(map(cells, app.pane.render_lines(whole))) == list(map(cells, textuals))
+            assert f"{width} and {height}" in app.painted()[height - 1]
+
+
+async def test_another_size_is_painted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, paints, update = Framed(), 0, Compositor.render_update
+
+    def counted(compositor: Compositor, **how: Any) -> object:
+        nonlocal paints
+        paints += bool(compositor._dirty_regions)
+        return update(compositor, **how)
+
+    async with app.run_test(size=(30, 12)) as pilot:
+        app.pane.count = 20
+        app.pane.show(View(RunLog(), 1))
+        await pilot.pause()
+        bar = app.pane.vertical_scrollbar
+        app.pane.below = "with another title"
+        monkeypatch.setattr(Compositor, "render_update", counted)
+        app.pane.styles.height = 8
+        await pilot.pause()
+        assert paints == 1
+        assert "another" in app.painted()[7]
+        assert bar.window_size == 6
+        # Neither is a bar that looks as it did.
+        bar.refresh()
+        assert not bar._repaint_regions
+        app.pane.scroll_to(y=9, animate=False)
+        assert bar._repaint_regions
