@@ -26,7 +26,7 @@ _HIGHLIGHT = "on $block-cursor-blurred-background $block-cursor-blurred-text-sty
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands left and right of each line, as Textual painted it, and what it does to a line.
+    """Border and padding left and right of each line, as Textual painted them, and its filters.
 
     Textual puts them on at every repaint, line by line. They are the same for all lines, so here
     they are put on once, and taken off again only when either changes.
