@@ -211,9 +211,11 @@ def batch_passes(
     found = []
     for record in [one for one in records if in_one_pass(one)][-NEWEST:]:
         rows = [one for one in record.columns if one.part is Part.ROW and one.nodes]
-        seen = [steps[one.nodes[0]].position for one in rows if one.nodes[0] in steps]
-        if record.kv_bytes is None or not seen or len(seen) < len(rows):
+        own = [steps[one.nodes[0]] for one in rows if one.nodes[0] in steps]
+        alone = [one.kv.nbytes for one in own if one.kv.nbytes is not None]
+        if record.kv_bytes is None or not alone or len(alone) < len(rows):
             continue
+        seen = [one.position for one in own]
         found.append(
             Pass(
                 PassKind.BATCH,
@@ -222,7 +224,7 @@ def batch_passes(
                 ms=record.forward_ms,
                 nbytes=step_bytes(facts.weight_bytes, record.kv_bytes),
                 flops=sum(pass_flops(facts, at - 1, [1]) for at in seen),
-                plain_bytes=len(rows) * facts.weight_bytes + record.kv_bytes,
+                plain_bytes=sum(step_bytes(facts.weight_bytes, one) for one in alone),
                 warmup=record.warmup,
             )
         )

@@ -9,7 +9,7 @@ from typing import Protocol
 from engine.kv.branch import Branch
 from engine.kv.prefix import common_ids, explain
 from engine.records.arrays import FloatArray, HalfArray
-from engine.records.cache import PrefixReport
+from engine.records.cache import KVRead, PrefixReport
 from engine.records.engine import EngineTimes
 from engine.records.model import ModelFacts
 from engine.records.partial import TopLogprobs
@@ -80,6 +80,8 @@ class ForwardPass:
     copied_blocks: int = 0
     evicted_blocks: int = 0
     passes: int = 1
+    kv_read: KVRead | None = None
+    """K and V that rows of one pass read; None: each row what its layers hold."""
     rows_note: str = ""
     engine: EngineTimes | None = None
     """The same pass by the clock of an engine of its own; ``ms`` is measured here, around it."""

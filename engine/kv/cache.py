@@ -280,6 +280,10 @@ class PooledCache(Cache):
             for tensor in self.layers[index].store.tensors()
         )
 
+    def position_bytes(self, group: int) -> int:
+        """Bytes of one position in all layers of a group."""
+        return self._block_bytes[group] // self.pool.block_size
+
     def size_of(self, branch: Branch) -> tuple[int, int]:
         """(positions that ``branch`` holds, of the group that holds most; bytes of all of them).
 

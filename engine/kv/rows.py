@@ -20,6 +20,7 @@ from engine.kv.branch import Branch
 from engine.kv.cache import PooledCache
 from engine.kv.layer import PooledLayer
 from engine.kv.store import Pair, Place
+from engine.records.cache import KVRead
 
 
 class RowsLayer(CacheLayerMixin):
@@ -78,9 +79,10 @@ class RowsCache(Cache):
     than the longest.
     """
 
-    def __init__(self, layers: list[RowsLayer], positions: torch.Tensor) -> None:
+    def __init__(self, layers: list[RowsLayer], positions: torch.Tensor, read: KVRead) -> None:
         super().__init__(layers=layers)
         self.positions = positions
+        self.read = read
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def reading_rows(
             layers.append(made)
         positions = _positions([own[0] for own in places])
         with masks_of(RowsSeen(positions, firsts)):
-            yield RowsCache(layers, positions)
+            yield RowsCache(layers, positions, kv_read(pool, places, [0] * len(places[0])))
         for index, layer in enumerate(layers):
             if not layer.written:
                 raise RuntimeError(f"layer {index} of the model did not use the cache")
@@ -127,6 +129,19 @@ def reserved(
         raise
     for branch, ids in rows:
         pool.pool.commit(branch, ids)
+
+
+def kv_read(pool: PooledCache, places: Sequence[Sequence[Place]], shared: Sequence[int]) -> KVRead:
+    """K and V that a pass over ``places``, by row and group, reads.
+
+    ``shared`` positions of each group are read once for all rows, the others row by row.
+    """
+    nbytes = once = 0
+    for group, count in enumerate(shared):
+        each = pool.position_bytes(group)
+        once += each * count
+        nbytes += each * (count + sum(row[group].length - count for row in places))
+    return KVRead(nbytes, once)
 
 
 def _positions(places: Sequence[Place]) -> torch.Tensor:

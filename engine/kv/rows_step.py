@@ -16,8 +16,9 @@ import torch
 
 from engine.kv.branch import Branch
 from engine.kv.cache import PooledCache
-from engine.kv.rows import reserved
+from engine.kv.rows import kv_read, reserved
 from engine.kv.store import Place, PlainStore
+from engine.records.cache import KVRead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +82,7 @@ class RowsStep:
 
     positions: torch.Tensor
     layers: list[RowsStepLayer]
+    read: KVRead
 
 
 def can_step(pool: PooledCache) -> bool:
@@ -101,7 +103,7 @@ def stepping_rows(
             assert joint is not None, "asked of can_step"
             layers.append(RowsStepLayer(joint, groups[pool.group_of(index)]))
         positions = torch.tensor([own[0].start for own in places], device=pool.device)
-        yield RowsStep(positions, layers)
+        yield RowsStep(positions, layers, kv_read(pool, places, [one.shared for one in groups]))
 
 
 def _joint(store: object) -> torch.Tensor | None:

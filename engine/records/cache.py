@@ -20,6 +20,14 @@ LARGEST_BLOCK = 1024
 
 
 @dataclass(frozen=True, slots=True)
+class KVRead:
+    """Bytes of K and V that a pass over several rows read; ``shared`` of them once for all rows."""
+
+    nbytes: int
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
 class KVState:
     """The KV cache after a pass, summed from the real tensors.
 

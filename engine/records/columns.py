@@ -73,9 +73,11 @@ class PassRecord:
     as rows where this model's cannot share one, for which ``note`` says why. ``forward_ms`` is the
     time of these passes, 0 where none ran; ``total_ms`` also has sampling, and what single columns
     needed beside them. Each step that read something waited for all of it, and its own time says
-    so. ``weight_bytes`` are read once a pass; ``kv_bytes`` is the sum of what each row's layers
-    hold of it, None where that is not known. Blocks that were copied or evicted for the pass are
-    counted here, not in its steps. Raises ValueError where the figures do not fit each other.
+    so. ``weight_bytes`` are read once a pass. ``kv_bytes`` are those of K and V that the passes
+    read, None where that is not known: ``shared_kv_bytes`` of them once for all rows, which begin
+    with them, the rest row by row. A pass that gathers K and V row by row reads what rows have in
+    common once a row, and shares none. Blocks that were copied or evicted for the pass are counted
+    here, not in its steps. Raises ValueError where the figures do not fit each other.
     """
 
     columns: tuple[PassColumn, ...]
@@ -90,12 +92,12 @@ class PassRecord:
     evicted_blocks: int = 0
     warmup: bool = False
     note: str = ""
+    shared_kv_bytes: int = 0
 
     def __post_init__(self) -> None:
-        counts = (self.rows, self.passes, self.weight_bytes, self.kv_bytes or 0)
-        if not all(
-            0 <= one < 1 << 63 for one in (*counts, self.copied_blocks, self.evicted_blocks)
-        ):
+        counts = [self.rows, self.passes, self.weight_bytes, self.kv_bytes or 0]
+        counts += [self.copied_blocks, self.evicted_blocks, self.shared_kv_bytes]
+        if not all(0 <= one < 1 << 63 for one in counts):
             raise ValueError("a pass holds a count that cannot be")
         if not self.rows <= len(self.columns) <= MOST_COLUMNS:
             raise ValueError(f"{self.rows} rows do not fit {len(self.columns)} columns")

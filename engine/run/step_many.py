@@ -82,6 +82,7 @@ def step_many(stepper: Stepper, columns: Sequence[ColumnStep]) -> Pass:
         dtype=facts.dtype,
         weight_bytes=facts.weight_bytes,
         kv_bytes=together.kv_bytes,
+        shared_kv_bytes=together.shared_kv_bytes,
         copied_blocks=together.copied_blocks,
         evicted_blocks=together.evicted_blocks,
         warmup=together.warmup,

@@ -38,6 +38,7 @@ class Together:
     passes: int = 0
     forward_ms: float = 0.0
     kv_bytes: int | None = None
+    shared_kv_bytes: int = 0
     copied_blocks: int = 0
     evicted_blocks: int = 0
     warmup: bool = False
@@ -105,8 +106,11 @@ def _pass(
                 Distribution(row.values, result.ms, kv, warmup=result.warmup, engine=engine),
             )
             done.parts[index] = Part.TWIN if place else Part.ROW
-    known = [size for size in sizes if size is not None]
-    done.kv_bytes = sum(known) if len(known) == len(sizes) else None
+    read, known = result.kv_read, [size for size in sizes if size is not None]
+    if read is not None:
+        done.kv_bytes, done.shared_kv_bytes = read.nbytes, read.shared
+    elif len(known) == len(sizes):
+        done.kv_bytes = sum(known)
 
 
 def _alone(reading: Reading, texts: Sequence[Text], group: Sequence[int], done: Together) -> None:

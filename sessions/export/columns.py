@@ -49,6 +49,7 @@ def pass_line(record: PassRecord) -> dict[str, Any]:
         "weight_bytes": record.weight_bytes,
     }
     number(line, "kv_bytes", record.kv_bytes, "where K and V lie is not known here")
+    line["shared_kv_bytes"] = record.shared_kv_bytes
     number(line, "tokens_per_pass", record.tokens_per_pass, "no pass was shared")
     return line | {
         "copied_blocks": record.copied_blocks,

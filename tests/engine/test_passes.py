@@ -144,6 +144,11 @@ def test_a_batch_reads_the_weights_once_for_all_of_its_rows() -> None:
     assert (found.kind, found.tokens, found.context) == (PassKind.BATCH, 2, 11)
     assert found.nbytes == 538_060_032 + 22 * 46_080
     assert found.plain_bytes == 2 * 538_060_032 + 22 * 46_080
+    # Ten positions that both begin with are read once; plain steps would read them twice.
+    shared = replace(record, kv_bytes=12 * 46_080, shared_kv_bytes=10 * 46_080)
+    (found,) = batch_passes(SMOLLM2, [shared], run.log.nodes)
+    assert found.nbytes == 538_060_032 + 12 * 46_080
+    assert found.plain_bytes == 2 * 538_060_032 + 22 * 46_080
     assert found.flops == 2 * step_flops(134_515_008, 30, 9, 64, 11)
     # Its time is the whole pass's, not that of a plain step.
     assert decode_passes(SMOLLM2, run.path, 10, record.nodes) == []

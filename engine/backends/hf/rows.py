@@ -29,6 +29,7 @@ from engine.kv.branch import Branch, OutOfBlocks
 from engine.kv.cache import PooledCache
 from engine.kv.rows import reading_rows
 from engine.kv.rows_step import can_step, stepping_rows
+from engine.records.cache import KVRead
 from engine.timing import now_ms
 
 NOT_TIMED = "layers are not timed in a pass over several rows"
@@ -134,7 +135,7 @@ def _side_by_side(
     started = now_ms()
     try:
         with torch.inference_mode():
-            found = _run(reader, pool, rows, all_positions)
+            found, read = _run(reader, pool, rows, all_positions)
             ms = now_ms() - started
     except Exception as error:
         raise explained(error, size) from error
@@ -148,6 +149,7 @@ def _side_by_side(
         layers_note=NOT_TIMED,
         copied_blocks=copied,
         evicted_blocks=evicted,
+        kv_read=read,
     )
 
 
@@ -156,14 +158,14 @@ def _run(
     pool: PooledCache,
     rows: Sequence[tuple[Branch, Sequence[int]]],
     all_positions: bool,
-) -> list[RowLogits]:
-    """The pass itself; logits of each row, none of which keeps the others in memory."""
+) -> tuple[list[RowLogits], KVRead]:
+    """The pass itself: logits of each row, none of which keeps the others in memory."""
     parts, counts = reader.parts, [len(ids) for _, ids in rows]
     if max(counts) == 1 and not all_positions and parts.fused is not None and can_step(pool):
         with stepping_rows(pool, rows) as step:
             ids = torch.tensor([ids[0] for _, ids in rows], device=parts.device)
             logits = parts.fused.rows(ids, step)
-            return [_checked(row, parts.dtype) for row in logits]
+            return [_checked(row, parts.dtype) for row in logits], step.read
     with reading_rows(pool, rows) as cache:
         given = torch.zeros((len(rows), max(counts)), dtype=torch.long)
         for row, (_, ids) in enumerate(rows):
@@ -180,7 +182,7 @@ def _run(
         for row, count in enumerate(counts):
             own = kept[row, :count] if all_positions else kept[row, wanted.index(count - 1)]
             found.append(_checked(own, parts.dtype))
-        return found
+        return found, cache.read
 
 
 def _checked(logits: torch.Tensor, dtype: str) -> RowLogits:

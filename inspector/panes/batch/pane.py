@@ -143,6 +143,9 @@ def _below(view: View, selected: int, width: int) -> list[Content]:
     lines = [Content(""), _detail(one, width)]
     failed = [f"{part.error}" for part in one.columns if part.error]
     lines += [Content.styled(f" ✗ {visible(text)}", "$error") for text in failed[:2]]
+    if one.shared_kv_bytes:
+        read = measured(nbytes(one.shared_kv_bytes))
+        lines.append(Content.assemble(" ", read, muted(" of K and V read once for all rows")))
     if one.note:
         lines.append(muted(f" {visible(one.note)}"))
     lines += _cost_lines(_costs(view.log, len(view.log.passes), view.cursor), width)
@@ -207,7 +210,8 @@ class BatchPane(Pane):
 One forward pass can extend several branches at once: their **rows** share the reading of the
 weights, which is most of what a decode step does, so that a pass over four rows costs little more
 than one over one. That is why servers batch. A row here is a pass: who was in it, its time, and
-the bytes of weights read for each token.
+the bytes of weights read for each token. K and V of what all rows begin with are read once too,
+where the model's pass can; else each row reads its own.
 
 Below, the measured time of a pass by its rows, the first of each shape left out. **=** had the same
 text as another column, and one row served both; **·** had its distribution already; **○** ran

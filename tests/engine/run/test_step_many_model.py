@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engine.backends.hf import rows
 from engine.backends.hf.backend import HFBackend
 from engine.drafts.ngram import PromptLookup
 from engine.records.columns import Part, PassRecord
@@ -119,6 +120,29 @@ def test_the_prompt_is_read_once_and_each_column_adds_its_own_blocks(backend: HF
         # The full blocks of the prompt once; of each column those that it has written in.
         shared, most = prompt // size, -(-(prompt + TOKENS) // size)
         assert used <= shared + len(COLUMNS) * (most - shared)
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_bytes_of_k_and_v_are_those_that_the_pass_reads(
+    gathered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """34 positions of a prompt, two full blocks of which all rows share; 384 bytes a position."""
+    if gathered:
+        monkeypatch.setattr(rows, "can_step", lambda pool: False)
+    llama = tiny_models.backend("llama")
+    run = begun(llama)
+    prompt, each = len(run.path_ids(0)), llama.facts.kv_bytes_per_token_expected
+    assert (prompt, each) == (34, 384)
+    found, passes = together(run, COLUMNS[1:4])
+    last = passes[-1]
+    assert last.rows == 3
+    seen = prompt + TOKENS - 1
+    # The block that the prompt ends in is copied by all columns but one, which writes in it.
+    shared = 0 if gathered else prompt // 16 * 16
+    assert last.shared_kv_bytes == shared * each
+    assert last.kv_bytes == (shared + 3 * (seen - shared)) * each
+    # What a step's layers hold is what a pass for it alone would read.
+    assert all(own[-1].kv.nbytes == seen * each for own in found.values())
 
 
 def test_a_column_joins_by_fork_and_another_leaves(backend: HFBackend) -> None:

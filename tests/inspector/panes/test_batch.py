@@ -63,6 +63,10 @@ def test_a_row_says_who_was_in_a_pass_and_what_a_token_cost() -> None:
     footer = "\n".join(line.plain for line in found.footer)
     assert "tokens a pass 4.00 ƒ" in footer
     assert "in all 21.0 ms •  K and V 3.00 MiB •  weights float32 512 MiB •" in footer
+    assert "read once" not in footer, "each row read its own"
+    one = replace(passed(1, 2, ms=20.0), shared_kv_bytes=2 * MIB)
+    footer = "\n".join(line.plain for line in draw(seen(one), Size(100, 20)).footer)
+    assert "2.00 MiB • of K and V read once for all rows" in footer
 
 
 def test_a_server_that_tells_no_bytes_has_none() -> None:
