@@ -22,19 +22,19 @@ from sessions.compare.column_figures import RUNS_ON, ColumnCounter, ColumnFigure
 _REST_S = 1.0
 """Least time between two sums while columns run: a sum is over all tokens."""
 _HEADS = (
-    ("tokens", 6),
-    ("alone", 6),
-    ("H model", 7),
-    ("H final", 7),
-    ("surprisal", 9),
-    ("d-1", 5),
-    ("d-2", 5),
-    ("repeat", 6),
-    ("left", 7),
-    ("tok/s", 6),
-    ("ended by", 10),
-)
-"""Titles and cells; those that do not fit are left out from the end, but for the last."""
+    ("tokens", 6, ""),
+    ("alone", 6, "read by itself: = the same, ~ near-ties, ≈ parts by rounding, ≠ by a fault"),
+    ("H model", 7, "mean entropy in nats"),
+    ("H final", 7, "the same, of what the stages leave"),
+    ("surprisal", 9, "mean −log p of the tokens that came"),
+    ("d-1", 5, "different tokens over all"),
+    ("d-2", 5, "different pairs over all"),
+    ("repeat", 6, "longest stretch that comes twice"),
+    ("left", 7, "tokens that the last stage leaves"),
+    ("tok/s", 6, "a pass that columns share is waited for by all"),
+    ("ended by", 10, ""),
+)  # fmt: skip
+"""Titles, cells and meanings; those that do not fit are left out from the end, but for the last."""
 _NAME = 3
 
 
@@ -53,28 +53,25 @@ class TableRow:
 def draw(rows: Sequence[TableRow], size: Size) -> Picture:
     """The pane."""
     width = size.width
-    heads = _fitting(width)
-    used = _NAME + sum(cells + 1 for _, cells in heads)
-    title = "".join(f" {name:>{cells}}" for name, cells in heads)
+    heads = _fitting(width, any(row.alone is not None for row in rows))
+    used = _NAME + sum(cells + 1 for _, cells, _ in heads)
+    title = "".join(f" {name:>{cells}}" for name, cells, _ in heads)
     head = Content.styled(f"{'':{_NAME}}{title}  settings"[:width], "$title")
     lines = [cut(_line(row, heads, width - used), width) for row in rows]
-    shown = [
-        *lines,
-        Content(""),
-        *_notes(width),
-    ]
+    notes = "; ".join(f"{name}: {meaning}" for name, _, meaning in heads if meaning)
+    shown = [*lines, Content(""), *muted(notes).wrap(max(8, width))]
     return Picture(shown, [head], subtitle=with_marks("means over the column's tokens", width))
 
 
-def _fitting(width: int) -> list[tuple[str, int]]:
-    heads = list(_HEADS)
-    while len(heads) > 2 and _NAME + sum(cells + 1 for _, cells in heads) > width:
+def _fitting(width: int, alone: bool) -> list[tuple[str, int, str]]:
+    heads = [one for one in _HEADS if alone or one[0] != "alone"]
+    while len(heads) > 2 and _NAME + sum(cells + 1 for _, cells, _ in heads) > width:
         # The end of a column is worth more than its speed.
         heads.pop(-2)
     return heads
 
 
-def _line(row: TableRow, heads: Sequence[tuple[str, int]], room: int) -> Content:
+def _line(row: TableRow, heads: Sequence[tuple[str, int, str]], room: int) -> Content:
     found = row.figures
     words = {
         "tokens": f"{found.tokens:,}",
@@ -89,7 +86,7 @@ def _line(row: TableRow, heads: Sequence[tuple[str, int]], room: int) -> Content
         "tok/s": _number(found.tps),
         "ended by": "" if found.ended_by == RUNS_ON else found.ended_by.replace("_", " "),
     }
-    figures = "".join(f" {clip(words[name], cells):>{cells}}" for name, cells in heads)
+    figures = "".join(f" {clip(words[name], cells):>{cells}}" for name, cells, _ in heads)
     letter = padded(Content.styled(f"{'▸' if row.chosen else ' '}{row.letter}", "bold"), _NAME)
     settings = muted(f"  {clip(visible(row.title), max(0, room - 2))}") if room > 4 else Content("")
     return letter + figures + settings
@@ -102,16 +99,6 @@ def _alone(found: ColumnAlone | None) -> str:
     if found.parting is not None:
         return f"{'≠' if found.fault else '≈'}{found.parting.position}"
     return f"= ~{found.near_ties}" if found.near_ties else "="
-
-
-def _notes(width: int) -> list[Content]:
-    text = (
-        "H: entropy in nats; surprisal: −log p of the tokens that came; d-1, d-2: different tokens "
-        "and pairs over all; repeat: longest stretch that comes twice; left: tokens that the last "
-        "stage leaves; tok/s: a pass that columns share is waited for by all; alone: its text read "
-        "by itself is the same (=, so many near-ties ~), or parts by rounding (≈) or by more (≠)"
-    )
-    return muted(text).wrap(max(8, width))
 
 
 def _number(value: float | None) -> str:
