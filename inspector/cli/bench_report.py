@@ -153,7 +153,9 @@ def lines(view: View, found: Measured, about: Circumstances, width: int) -> Iter
     """The figures of the gauges pane, the ceilings they are held against, and the latency."""
     facts, width = view.facts, max(_LEAST, width)
     if facts is not None:
-        what = f"{facts.name}, {facts.dtype} on {facts.device_name}, {facts.threads} threads"
+        what = (
+            f"{facts.name}, {facts.dtype} on {facts.device_name}, {plural(facts.threads, 'thread')}"
+        )
         if facts.kv_storage is not None and facts.kv_storage.unusual:
             what += f", {facts.kv_storage.unusual}"
         yield from wrapped("model", _LABEL, width, visible(what))

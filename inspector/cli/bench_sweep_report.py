@@ -24,6 +24,7 @@ from inspector.draw.numbers import (
     measured,
     ms,
     muted,
+    plural,
     right,
     three,
     wrapped,
@@ -113,8 +114,8 @@ def lines(facts: ModelFacts, cells: Sequence[Cell], load: float, width: int) -> 
 
 def _about(facts: ModelFacts, load: float) -> str:
     return (
-        f"{facts.name}, {facts.dtype} on {facts.device_name}, {facts.threads} threads, greedy; "
-        f"load average before {load:.1f}"
+        f"{facts.name}, {facts.dtype} on {facts.device_name}, "
+        f"{plural(facts.threads, 'thread')}, greedy; load average before {load:.1f}"
     )
 
 

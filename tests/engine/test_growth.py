@@ -36,6 +36,13 @@ def test_noise_is_no_slope() -> None:
     assert not line.resolved
 
 
+def test_steps_that_get_shorter_show_no_growth() -> None:
+    line = fitted_line([1, 2, 3, 4], [40.0, 30.0, 20.0, 10.0])
+    assert line is not None
+    assert line.error == pytest.approx(0, abs=1e-9)
+    assert not line.resolved
+
+
 @pytest.mark.parametrize("x", [[], [1.0, 2.0], [5.0] * 10, [float("nan"), 1.0, 2.0]])
 def test_a_line_needs_three_places(x: list[float]) -> None:
     assert fitted_line(x, [1.0] * len(x)) is None

@@ -127,25 +127,30 @@ def _step_words(growth: Growth, found: Found, width: int) -> list[Content]:
         why = "needs steps at three contexts: go on; C times this text at powers of two"
         lines.append(labelled("fitted", LABEL, width, nothing(why)))
     else:
-        slope = _per_thousand(line.slope)
-        noise = muted(f" ± {_per_thousand(2 * line.error)} ƒ")
-        figure = derived(f"{ms(line.start)} + {slope} a 1,000 positions")
-        unclear = muted("  within the noise: longer texts tell, or C")
-        more = Content("") if line.resolved else unclear
-        lines.append(labelled("fitted", LABEL, width, figure + noise + more, figure + more, figure))
+        figure = derived(_sum(line))
+        noise = figure + muted(f" ± {_per_thousand(2 * line.error)} ƒ")
+        unclear = muted("  within the noise")
+        more = unclear + muted(": longer texts tell, or C")
+        told = (noise,) if line.resolved else (noise + more, figure + more, figure + unclear)
+        lines.append(labelled("fitted", LABEL, width, *told, figure))
     if floor is None:
         lines.append(labelled("formula", LABEL, width, nothing("needs the machine's ceilings")))
     else:
-        figure = derived(f"{ms(floor.start)} + {_per_thousand(floor.slope)} a 1,000 positions")
+        figure = derived(_sum(floor))
         what = muted("  (weights + K/V a position × context) / bandwidth")
         lines.append(labelled("formula", LABEL, width, figure + muted("  ·") + what, figure))
     return lines
 
 
+def _sum(line: Line) -> str:
+    """A line as its start and what a thousand positions add to it, or take."""
+    sign = "−" if line.slope < 0 else "+"
+    return f"{ms(line.start)} {sign} {_per_thousand(abs(line.slope))} a 1,000 positions"
+
+
 def _per_thousand(slope: float) -> str:
-    """A slope in ms a position, for a thousand of them; what falls has a minus."""
-    text = ms(abs(slope) * _THOUSAND)
-    return f"−{text}" if slope < 0 else text
+    """A slope in ms a position, for a thousand of them."""
+    return ms(slope * _THOUSAND)
 
 
 # --- the reading ----------------------------------------------------------------------------

@@ -28,7 +28,8 @@ _KINDS = {
     "decoding": Kind.OUTPUT,
     "drafts thrown away": Kind.DISCARDED,
 }
-_SHOWN = 40
+_ANSWERS, _SHOWN = 3, 40
+"""Answers that are shown, and characters of each."""
 _NAME, _COUNT, _TIME = 21, 10, 12
 _Parts = tuple[str | Figure, ...]
 
@@ -119,6 +120,8 @@ def way_lines(ways: Sequence[Way], width: int) -> Iterator[Content]:
 
 
 def _votes(one: Way) -> str:
-    said = [f"{count} of {one.rows}: {quote(answer, _SHOWN)}" for answer, count in one.votes[:3]]
-    silent = one.rows - sum(count for _, count in one.votes)
-    return "; ".join([*said, *([f"{silent} of {one.rows}: none"] if silent else [])])
+    first, others = one.votes[:_ANSWERS], sum(count for _, count in one.votes[_ANSWERS:])
+    silent = one.rows - others - sum(count for _, count in first)
+    said = [(quote(answer, _SHOWN), count) for answer, count in first]
+    said += [("others", others), ("none", silent)]
+    return "; ".join(f"{count} of {one.rows}: {what}" for what, count in said if count)

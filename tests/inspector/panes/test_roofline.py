@@ -22,13 +22,19 @@ SMALL, LARGE = Size(78, 19), Size(150, 44)
 ROOFLINE, GROWTH, MODULES, HEADS = range(4)
 
 
-def a_run(*, steps: int = 40, rounds: bool = False, ceilings: Ceilings | None = CEILINGS) -> View:
-    """700 tokens read in three chunks, then steps of 40 ms that grow by 0.05 ms a position."""
+def a_run(
+    *,
+    steps: int = 40,
+    rounds: bool = False,
+    ceilings: Ceilings | None = CEILINGS,
+    growth: float = 0.05,
+) -> View:
+    """700 tokens read in three chunks, then steps of 40 ms that grow by ``growth`` ms a position."""
     chunks = chunk(0, 256, 400.0, warmup=True), chunk(256, 256, 330.0), chunk(512, 188, 260.0)
     records: list[Record] = [SMOLLM2, prompt(700), prefill(*chunks)]
     records.append(step(1, timing(0.0, 1.0), kv(700, computed=188)))
     records += [
-        step(node, timing(40.0 + 0.05 * node, 1.0), kv(699 + node)) for node in range(2, steps)
+        step(node, timing(40.0 + growth * node, 1.0), kv(699 + node)) for node in range(2, steps)
     ]
     if rounds:
         records.append(a_round(steps, "aaar", times=(2.0, 50.0, 1.0)))
@@ -112,6 +118,12 @@ def test_growth_has_points_fit_and_formula() -> None:
     assert "formula   26.9 ms + 2.30 ms a 1,000 positions ƒ" in text
     # 2 N / rate = 897 us and 2 x 30 x 9 x 64 / rate = 0.115 us.
     assert "897 µs × n + 0.12 µs × n² ƒ  equal at n = 7,784 ƒ" in text
+
+
+def test_steps_that_get_shorter_are_said_to_be_noise_where_there_is_little_room_too() -> None:
+    """40 - 0.04 (context - 699) ms is 67.96 - 0.04 context, where time can only grow."""
+    text = text_of(a_run(growth=-0.04), SMALL, GROWTH)
+    assert "fitted    68.0 ms − 40.0 ms a 1,000 positions ƒ  within the noise" in text
 
 
 def test_growth_takes_the_measurement_beside_the_run_where_that_tells_more() -> None:
