@@ -132,5 +132,5 @@ def brief_words(found: Acceptance) -> str:
     lossy = ", LOSSY" if found.lossy else ""
     return (
         f"{found.rounds:,} rounds, {found.accepted:,} of {found.drafted:,} drafts accepted "
-        f"({rate:.0%}), {tokens:.2f} tokens a pass{lossy}"
+        f"({rate:.0%} ƒ), {tokens:.2f} ƒ tokens a pass{lossy}"
     )

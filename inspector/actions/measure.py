@@ -28,9 +28,11 @@ def worth_of_cache(curves: CacheCurves | None) -> str:
     if curves is None or not curves.lengths:
         return f"nothing was timed: {curves.note}" if curves is not None else "nothing was timed"
     on, off = curves.with_ms[-1], curves.without_ms[-1]
-    times = f", {off / on:.1f} times as long" if on > 0 else ""
+    times = f", {off / on:.1f} ƒ times as long" if on > 0 else ""
     at = plural(curves.lengths[-1], "position")
-    return f"a token at {at}: {ms(on)} with the cache, {ms(off)} without{times} (gauges: curves)"
+    return (
+        f"a token at {at}: {ms(on)} • with the cache, {ms(off)} • without{times} (gauges: curves)"
+    )
 
 
 class Measurements:

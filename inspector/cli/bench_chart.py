@@ -27,7 +27,7 @@ def chart(steps: Sequence[tuple[int, float]], width: int) -> list[str]:
     out = len(steps) - len(kept)
     note = f"  {plural(out, 'step')} left out: no finite time" if out else ""
     values = [value for _, value in kept]
-    title = clip(f"step latency {ms(min(values))} – {ms(max(values))}{note}", width)
+    title = clip(f"step latency {ms(min(values))} – {ms(max(values))} •{note}", width)
     if width < LEAST_WIDTH:
         return [title, spark(values[-width:], max(values))]
     return [title, *_drawn([step for step, _ in kept], values, width)]

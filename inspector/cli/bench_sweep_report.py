@@ -148,15 +148,15 @@ def _remarks(one: Cell) -> Iterator[str]:
         found = one.spread(of)
         if found is not None and name != "tpot":
             least, most = (ms(part) if unit == "ms" else three(part) for part in found[1:])
-            parts.append(f"{title} {least} – {most}")
+            parts.append(f"{title} {least} – {most} ƒ")
     yield f"medians of {count}: {', '.join(parts)}" if parts else f"{count} runs"
     if one.warm_up is not None:
-        yield f"warm-up apart: TTFT {ms(one.warm_up.ttft_ms)}, TPOT {ms(one.warm_up.tpot_ms)}"
+        yield f"warm-up apart: TTFT {ms(one.warm_up.ttft_ms)}, TPOT {ms(one.warm_up.tpot_ms)} ƒ"
     if one.contest is not None:
         theirs = 1000 / statistics.median(one.contest.theirs_ms)
         yield (
-            f"{one.contest.rival} ({one.contest.rival_dtype}) {three(theirs)} tok/s, "
-            f"ours {decode_ratio(one.contest):.2f} × of it, taking turns"
+            f"{one.contest.rival} ({one.contest.rival_dtype}) {three(theirs)} tok/s ƒ, "
+            f"ours {decode_ratio(one.contest):.2f} × ƒ of it, taking turns"
         )
 
 

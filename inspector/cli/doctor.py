@@ -37,7 +37,7 @@ def doctor(command: Open, *, load: bool) -> int:
     except EngineFailedError as error:
         _print("model", f"cannot be used: {error}")
         return EXIT_ENGINE
-    for name, value in _model(facts):
+    for name, value in model_lines(facts):
         _print(name, value)
     return EXIT_OK
 
@@ -88,7 +88,7 @@ def _load(command: Open) -> ModelFacts:
         client.close()
 
 
-def _model(facts: ModelFacts) -> Iterator[tuple[str, str]]:
+def model_lines(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield "model", facts.name
     for note in facts.notes:
         yield "", note
@@ -153,6 +153,6 @@ def _kv_cache(kept: KVStorage | None) -> Iterator[tuple[str, str]]:
         blocks = " + ".join(f"{count:,}" for count in kept.blocks)
         # Where layers have windows, those that see everything come first and have least room.
         room = kept.blocks[0] * kept.block_size
-        size = f"{kept.pool_bytes / 2**20:,.1f} MiB reserved"
+        size = f"{kept.pool_bytes / 2**20:,.1f} MiB reserved (measured)"
         yield "KV cache", f"{kept.dtype}, {blocks} blocks of {kept.block_size} positions: {size}"
         yield "", f"room for {room:,} positions of all branches together"

@@ -67,9 +67,9 @@ class TextOutput:
         figures = speed(log.prompt, log.prefill, path)
         words = [plural(len(path), "token")]
         if figures.ttft_ms is not None:
-            words.append(f"TTFT {figures.ttft_ms:.0f} ms")
+            words.append(f"TTFT {figures.ttft_ms:.0f} ms ƒ")
         if figures.tps is not None:
-            words.append(f"{figures.tps:.1f} tokens/s")
+            words.append(f"{figures.tps:.1f} tokens/s ƒ")
         if log.rounds:
             words.append(brief_words(acceptance(log.rounds.values())))
         kept = log.facts.kv_storage if log.facts is not None else None

@@ -65,6 +65,7 @@ def sample_lines(
     yield Content("")
     yield from draw_lines(candidates, width, roomy=True)
     yield Content("")
+    yield from wrapped("figures", _LABEL, width, "derived from the logits; u is drawn")
     for note in notes:
         yield from wrapped("note", _LABEL, width, visible(note))
 

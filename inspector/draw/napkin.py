@@ -93,4 +93,4 @@ def _machine_words(machine: Machine) -> str:
     if machine.memory_bytes:
         parts.append(decimal_size(machine.memory_bytes))
     source = f". Source: {visible(machine.source)}" if machine.source else ""
-    return f"{name}{', '.join(parts)}{source}"
+    return f"{name}{', '.join(parts)} ~{source}"

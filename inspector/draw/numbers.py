@@ -38,6 +38,8 @@ MEANING = {Mark.MEASURED: "measured", Mark.DERIVED: "derived", Mark.ESTIMATED: "
 
 PERCENT = f"% {Mark.DERIVED}"
 """For the lower border of a pane whose percentages are all worked out from logits or counts."""
+ALL_DERIVED = f"all {Mark.DERIVED}"
+"""For the lower border of a pane in which every figure is."""
 
 
 # --- numbers as text ------------------------------------------------------------------------

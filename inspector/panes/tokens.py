@@ -18,7 +18,7 @@ from engine.records.step_table import StepPath
 from engine.records.vocabulary import Token, TokenKind
 from engine.run.tree import ROOT
 from inspector.draw.cells import GLYPHS, hex_bytes, kind_style, left, right, token_parts
-from inspector.draw.numbers import FAINT
+from inspector.draw.numbers import FAINT, Mark
 from inspector.messages import GoTo
 from inspector.panes.waiting import about
 from inspector.state.view import View
@@ -49,7 +49,7 @@ POSITION = Column("pos", 6, True)
 ID = Column("id", 6, True)
 KIND = Column("kind", 9)
 ORIGIN = Column("origin", 9)
-NATS = Column("nats", 6, True)
+NATS = Column(f"nats {Mark.DERIVED}", 6, True)
 RANK = Column("rank", 6, True)
 BYTES = Column("bytes", 12)
 WIDE_BYTES = Column("bytes", 24)
@@ -126,7 +126,7 @@ class TokenRows:
             "id": f"{token.id}",
             "kind": f"{GLYPHS[token.kind]} {token.kind.value}",
             "origin": origin,
-            "nats": "" if step is None else f"{step.surprisal:.2f}",
+            NATS.title: "" if step is None else f"{step.surprisal:.2f}",
             "rank": "" if step is None else f"{step.rank}",
             "bytes": hex_bytes(token.bytes),
         }

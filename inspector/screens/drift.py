@@ -45,7 +45,8 @@ _PLAINLY = (
 _DEFINED = (
     "max |Δ|: largest difference of a logit. KL(fresh read, this way), in nats. lead: of the top "
     "token over the next one, in logits. close: the fresh read's lead is at most twice max |Δ|, "
-    "so that a difference of this size can decide which token is on top."
+    "so that a difference of this size can decide which token is on top. ƒ: derived, from the "
+    "logits of both reads."
 )
 
 

@@ -187,7 +187,7 @@ class SessionsScreen(ModalScreen[Path | None]):
     def _highlighted(self) -> None:
         chosen = self.chosen
         if chosen is not None:
-            self._later(lambda: self.Read(list(_glance(chosen))))
+            self._later(lambda: self.Read(list(glance(chosen))))
 
     def _later(self, read: Callable[[], Message]) -> None:
         def work() -> None:
@@ -309,7 +309,7 @@ class SessionsScreen(ModalScreen[Path | None]):
             self.dismiss(None)
 
 
-def _glance(one: Preview) -> Iterable[str]:
+def glance(one: Preview) -> Iterable[str]:
     """A session in a few lines: what it is, and its text. Read in a thread."""
     if one.error:
         yield visible(one.error)
@@ -318,7 +318,7 @@ def _glance(one: Preview) -> Iterable[str]:
     created = one.created[:16].replace("T", " ")
     tokens = plural(one.steps, "token") + (f" ({one.deleted:,} deleted)" if one.deleted else "")
     yield visible(f"{one.model or '—'} · {tokens} · begun {created} UTC{how}")
-    yield f"{visible(str(one.path))} · {one.size / 1000:,.0f} kB"
+    yield f"{visible(str(one.path))} · {one.size / 1000:,.0f} kB •"
     yield ""
     yield visible(one.prompt)
     try:

@@ -28,8 +28,10 @@ from inspector.state.view import RunLog
 LISTED = 100
 """Tokens that are offered at once; typing more letters finds the others."""
 _HINT = "text, or #id of a token; \\n is a line break"
-_WHAT, _SHARE, _CUT = 10, 6, 14
+_WHAT, _SHARE, _CUT = 10, 8, 14
 """Cells for what an offer is (an id, or a number of tokens), a probability, and what cut it."""
+
+TITLES = f"{left('token', _WHAT)}{right('model ƒ', _SHARE)}{right('final ƒ', _SHARE)}"
 
 Ids = tuple[int, ...]
 
@@ -81,8 +83,7 @@ class TokenAsk(Ask[Ids]):
     def body(self) -> Iterable[Widget]:
         line, *rest = super().body()
         yield line
-        titles = f"{left('token', _WHAT)}{right('model', _SHARE)}{right('final', _SHARE)}"
-        yield Static(Content.styled(titles, "$title"), id="titles")
+        yield Static(Content.styled(TITLES, "$title"), id="titles")
         yield OptionList(id="offers", compact=True)
         yield from rest
 

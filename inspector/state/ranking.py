@@ -138,7 +138,7 @@ def lines(found: Ranking, *, columns: int) -> Iterator[str]:
     yield f"best of {columns}, by {'checks, then ' if _checked(found) else ''}mean log-probability:"
     for place, one in enumerate(found.order, 1):
         mean = "—" if one.mean_logprob is None else f"{one.mean_logprob:.3f}"
-        words = [f"{place}. column {one.column}", f"mean log-probability {mean} nats"]
+        words = [f"{place}. column {one.column}", f"mean log-probability {mean} nats ƒ"]
         if one.passed is not None:
             words.append("passes" if one.passed else f"fails: {visible(one.why)}")
         if one.answer is not None:

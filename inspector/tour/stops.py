@@ -39,8 +39,9 @@ STOPS: tuple[Stop, ...] = (
         "Prefill",
         "prompt",
         "prefill",
-        "Before the first word the whole prompt is read at once: {computed} tokens in {prefill}, "
-        "which is nearly all of the {ttft} until the first token (TTFT).",
+        "Before the first word the whole prompt is read at once: {computed} tokens in {prefill} •, "
+        "which is nearly all of the {ttft} ƒ until the first token (TTFT). • is measured, "
+        "ƒ derived from what was.",
         "n",
         "the first token, at no pass of its own",
     ),
@@ -48,8 +49,8 @@ STOPS: tuple[Stop, ...] = (
         "Decode",
         "first",
         "gauges",
-        "From here each token is one forward pass over all {weights} of weights, for one token: "
-        "{itl} between tokens, {tps}, as it was measured when this run was recorded.",
+        "From here each token is one forward pass over all {weights} • of weights, for one token: "
+        "{itl} ƒ between tokens, {tps} ƒ, as it was measured when this run was recorded.",
         "n",
         "one more pass",
     ),
@@ -58,7 +59,7 @@ STOPS: tuple[Stop, ...] = (
         "middle",
         "kv",
         "Each position keeps its K and V: {formula} = {each} bytes, so {stored} positions hold "
-        "{held}. Without it this step would have read all {stored} tokens again.",
+        "{held} •. Without it this step would have read all {stored} tokens again.",
         "n",
         "one position more",
     ),
@@ -85,9 +86,9 @@ STOPS: tuple[Stop, ...] = (
         "Spiked and open",
         "spiked",
         "shape",
-        "Here the model is sure: {spiked_top} on one token, entropy {spiked_entropy}. At position "
-        "{open_position} it is not: {open_top} at most, {open_entropy}. The same dials do nothing "
-        "in one place and a lot in the other.",
+        "Here the model is sure: {spiked_top} ƒ on one token, entropy {spiked_entropy} ƒ. At "
+        "position {open_position} it is not: {open_top} at most, {open_entropy} ƒ. The same dials "
+        "do nothing in one place and a lot in the other.",
         "x",
         "100 draws beside what was to be expected",
     ),
@@ -97,7 +98,7 @@ STOPS: tuple[Stop, ...] = (
         "transcript",
         "This branch always took the likeliest token. A text that repeats makes the repetition "
         "likelier: since position {loop_start} it goes round in {loop_length} tokens, and each "
-        "now has {loop_prob} on average.",
+        "now has {loop_prob} ƒ on average.",
         "h",
         "the branch before, which was sampled",
     ),
@@ -115,7 +116,7 @@ STOPS: tuple[Stop, ...] = (
         "round",
         "speculation",
         "{drafted} tokens were guessed by looking them up in the text, {accepted} of them were "
-        "accepted: {per_pass} tokens a pass. The model checks a whole draft in one pass, and the "
+        "accepted: {per_pass} ƒ tokens a pass. The model checks a whole draft in one pass, and the "
         "text is what it would have written anyway.",
         "z",
         "the whole pane; z again goes back",
@@ -124,9 +125,9 @@ STOPS: tuple[Stop, ...] = (
         "The bill",
         "end",
         "bill",
-        "A prompt token took {prompt_each}, an output token {output_each}: {output_ratio} times as "
-        "much, as a pass reads all {weights} of weights for one of the latter and many of the "
-        "former. That is why output costs more; the pane answers three more such questions.",
+        "A prompt token took {prompt_each} ƒ, an output token {output_each} ƒ: {output_ratio} ƒ "
+        "times as much, as a pass reads all {weights} • of weights for one of the latter and many "
+        "of the former. That is why output costs more; the pane answers three more such questions.",
         "z",
         "the whole pane; z again goes back",
     ),
@@ -146,8 +147,8 @@ STOPS: tuple[Stop, ...] = (
         "passes",
         "batch",
         "All columns step together: {column_tokens} tokens in {column_passes} passes. A pass reads "
-        "the weights once for all its rows: with {few} {few_each} a token, with {many} "
-        "{many_each}. That is why servers batch.",
+        "the weights once for all its rows: with {few} {few_each} ƒ a token, with {many} "
+        "{many_each} ƒ. That is why servers batch.",
         "z",
         "the whole pane; z again goes back",
         example="compare",

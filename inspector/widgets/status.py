@@ -10,7 +10,7 @@ from textual.widget import Widget
 from engine.records.events import EngineError, LoadProgress, RunState
 from engine.records.model import ModelFacts
 from engine.text import visible
-from inspector.draw.numbers import MUTED, cut, padded, plural, right
+from inspector.draw.numbers import MUTED, Mark, cut, padded, plural, right
 from inspector.state.branches import place
 from inspector.state.loops import briefly, in_words, loop_at
 from inspector.state.view import RunLog, View
@@ -178,8 +178,10 @@ def _device(facts: ModelFacts) -> tuple[str, ...]:
     reason = visible(facts.dtype_reason).removeprefix(f"{facts.dtype}: ")
     if not reason:
         return (short, short, short, "")
-    # What stands in brackets in a reason are its figures; doctor shows those.
-    return (f"{short}: {reason}", f"{short}: {reason.partition(' (')[0]}", short, "")
+    # What stands in brackets in a reason are other dtypes' figures; doctor shows those.
+    brief, _, rest = reason.partition(" (")
+    mark = f" {Mark.MEASURED}" if "measured" in rest else ""
+    return (f"{short}: {reason}", f"{short}: {brief}{mark}", short, "")
 
 
 def _error(error: EngineError, state: RunState, width: int) -> Content:

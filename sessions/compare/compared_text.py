@@ -25,6 +25,7 @@ def lines(found: Compared) -> Iterator[str]:
     for one in found.columns:
         yield from _column(one)
     yield from _rows([FIGURES, *(figure_row(one) for one in found.columns)])
+    yield "entropy, left and surprisal in nats; all but the counts derived"
     yield ""
     yield from parting_lines(found)
     yield from told_alone(found)
@@ -83,7 +84,7 @@ def why_lines(a: str, b: str, why: WhyPart) -> Iterator[str]:
         left = f"{why.stage.a} / {why.stage.b}"
         yield f"  candidates differ from stage {visible(why.stage.stage)} on: {left} left"
     variation = f"total variation {why.total_variation:.3g}"
-    yield f"  final distributions: KL {bound_text(why.kl)} nats, {variation}"
+    yield f"  final distributions: KL {bound_text(why.kl)} nats, {variation} (derived)"
     for name, other, dice in ((b, a, why.b_with_a), (a, b, why.a_with_b)):
         told = NOTHING if dice.token is None else named(dice.token)
         note = f" ({visible(dice.why)})" if dice.why else ""
@@ -101,12 +102,12 @@ def batch_lines(found: Batch) -> Iterator[str]:
         yield "no pass was made for several columns"
         return
     rate = found.tokens_per_second
-    speed = NOTHING if rate is None else f"{rate:.1f} tokens/s"
+    speed = NOTHING if rate is None else f"{rate:.1f} tokens/s (derived)"
     read = f"{plural(found.passes, 'pass', 'passes')} of {plural(found.rows, 'row')} in all"
-    yield f"{plural(found.tokens, 'token')} in {found.ms / 1000:.2f} s, {speed}: {read}"
+    yield f"{plural(found.tokens, 'token')} in {found.ms / 1000:.2f} s (measured), {speed}: {read}"
     costs = [f"{one.rows}: {one.forward_ms:.1f} ms" for one in found.by_rows]
     if costs:
-        yield f"  a pass by its rows (median): {', '.join(costs)}"
+        yield f"  a pass by its rows (median, measured): {', '.join(costs)}"
     if found.alone_ms is not None:
         yield f"  one column after the other: about {found.alone_ms / 1000:.2f} s (derived)"
     for note in found.notes:

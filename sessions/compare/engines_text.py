@@ -53,7 +53,7 @@ def _summary(found: EnginesDiff) -> Iterator[str]:
     worst = found.largest_kl
     assert worst is not None, "there are pairs"
     yield (
-        f"KL(a‖b): {bound}{found.mean_kl:.3g} nats a token on average, "
+        f"KL(a‖b): {bound}{found.mean_kl:.3g} nats a token on average (derived), "
         f"{bound}{worst.kl.low:.3g} at position {worst.position:,}"
     )
     reranked = sum(bool(pair.ranks) for pair in found.pairs)

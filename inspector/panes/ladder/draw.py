@@ -20,7 +20,7 @@ from textual.geometry import Size
 from engine.records.step import StepRecord
 from engine.sampling.chain import Chain
 from inspector.draw.bars import share
-from inspector.draw.numbers import PERCENT, Mark, fit
+from inspector.draw.numbers import ALL_DERIVED, fit
 from inspector.panes.ladder.draw_line import detail, draw_lines
 from inspector.panes.ladder.head import FULL, SHORT, head, head_height
 from inspector.panes.ladder.plan import Plan, plan
@@ -103,7 +103,7 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
         if reasons is None and view.settled:
             wants.append(Explain(view, shown, token_id))
     final = candidates.stages[-1].entropy if candidates.stages else candidates.entropy
-    entropy = f"entropy {candidates.entropy:.2f} → {final:.2f} nats"
+    entropy = _entropies(candidates.entropy, final)
     pinned = _pinned(rows, page) if below else []
     siblings = len(view.log.tree.children.get(step.parent, ()))
     back = "b and h go back" if siblings > 1 else "b goes back"
@@ -113,7 +113,7 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
         _footer(rows, pinned, selected, size, reasons, back) if below else (),
         pinned,
         remark=f"what if: {shown.problem}" if shown.problem else "",
-        subtitle=f"{entropy} · full bar {share(candidates.largest)} {Mark.DERIVED}",
+        subtitle=f"{entropy} · full bar {share(candidates.largest)} · {ALL_DERIVED}",
         select=selected,
         # Without a footer there is no pinned row: the one that was drawn is brought into sight.
         follow=None if below else candidates.row_of(candidates.draw.token_id),
@@ -140,7 +140,7 @@ def _before_the_draw(view: View, size: Size, ui: LadderUI) -> Picture:
         head(candidates, made, height),
         _footer(rows, (), selected, size, None, "") if below else (),
         remark=f"next token, not drawn yet{what_if}",
-        subtitle=f"entropy {candidates.entropy:.2f} → {step.entropy_final:.2f} nats · {PERCENT}",
+        subtitle=f"{_entropies(candidates.entropy, step.entropy_final)} · {ALL_DERIVED}",
         select=selected,
         top=ui.before is not None,
     )
@@ -189,6 +189,10 @@ def _next_settings(view: View, step: StepRecord, width: int) -> list[Content]:
         return []
     words = Content.styled(f" next token: {', '.join(turned)}", "$warning")
     return [fit(width, words + Content.styled(" · this one: as below", "$text-muted"), words)]
+
+
+def _entropies(before: float, after: float) -> str:
+    return f"entropy {before:.2f} → {after:.2f} nats"
 
 
 def _footer(

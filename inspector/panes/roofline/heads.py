@@ -15,6 +15,7 @@ from inspector.draw.numbers import (
     NOTHING,
     cut,
     derived,
+    fit,
     heading,
     measured,
     muted,
@@ -60,9 +61,14 @@ def _others(width: int) -> list[Content]:
 
 
 def _names(width: int) -> Content:
-    names = ["a token", *(f"at {_short(one)}" for one in CONTEXTS)]
+    names = ["a token", *(f"at {_short(one)}" for one in _contexts(width))]
     cells = Content("").join(right(muted(name), CELL) for name in names)
     return cut(Content(" " * NAME) + cells, width)
+
+
+def _contexts(width: int) -> Sequence[int]:
+    """The contexts whose column there is room for: a figure is never cut."""
+    return CONTEXTS[: max(0, (width - NAME) // CELL - 1)]
 
 
 def _short(count: int) -> str:
@@ -81,7 +87,7 @@ def _this(facts: ModelFacts, each: float, width: int) -> list[Content]:
         product = formula(facts)
         told = muted(f"  = {product[0]}") if product is not None else Content("")
         line = _row("  by formula", derived(size(expected)), None, width)
-        lines.append(cut(line + told, width))
+        lines.append(fit(width, line + told, line))
     if not heads or not facts.query_heads:
         return lines
     one = each / heads
@@ -112,6 +118,6 @@ def _kinds(facts: ModelFacts) -> Sequence[tuple[str, int]]:
 
 def _row(name: str, figure: Content, each: float | None, width: int) -> Content:
     line = Content(left(name, NAME)) + right(figure, CELL)
-    for length in CONTEXTS if each is not None else ():
+    for length in _contexts(width) if each is not None else ():
         line += right(derived(size((each or 0.0) * length)), CELL)
     return cut(line, width)

@@ -15,7 +15,7 @@ from engine.sampling.chain import Candidates
 from engine.sampling.partial import Partial
 from engine.sampling.repeat import repeat_draw
 from engine.sampling.shape import census
-from inspector.draw.numbers import PERCENT, beside, cut, heading, muted
+from inspector.draw.numbers import ALL_DERIVED, beside, cut, heading, muted
 from inspector.panes.shape.figures import (
     MAIN,
     OTHERS,
@@ -68,7 +68,7 @@ def draw(view: View, size: Size, ui: ShapeUI = ShapeUI()) -> Picture:
     tried = found if isinstance(found, Run) else None
     return Picture(
         _lines(view, step, tried, size.width, ui),
-        subtitle=f"{word}as wide as {shape.effective:.1f} tokens ƒ · {PERCENT}",
+        subtitle=f"{word}as wide as {shape.effective:.1f} tokens · {ALL_DERIVED}",
         tries=tried is not None,
         wants=[DENSE] if lacks else [],
     )

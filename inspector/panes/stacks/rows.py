@@ -13,7 +13,7 @@ from engine.sampling.stacks import Disagreement, StackColumn, StackComparison
 from engine.text import visible
 from inspector.draw.bars import FIGURE, share
 from inspector.draw.cells import left, right, token_parts, token_text
-from inspector.draw.numbers import MUTED, NOTHING, cut, heading, muted, plural
+from inspector.draw.numbers import MUTED, NOTHING, Mark, cut, heading, muted, plural
 from inspector.panes.ladder.head import short_name
 
 CUT, DRAWN, WOULD = "✂", "●", "○"
@@ -83,7 +83,7 @@ def order_line(column: StackColumn, width: int) -> Content:
 def title_line(width: int) -> Content:
     """The names of the stacks' columns."""
     order = left("order", _order_cells(width))
-    figures = f"{right('kept', _KEPT)}{right('nats', _ENTROPY)}"
+    figures = f"{right('kept', _KEPT - 1)}{right(f'nats {Mark.DERIVED}', _ENTROPY + 1)}"
     text = f" {left('stack', _NAME)} {order}{figures}  same dice draw"
     return cut(Content.styled(text, "$title").stylize("underline"), width)
 

@@ -227,7 +227,7 @@ def legend(
 ) -> Content:
     """The shades with the surprisal each begins at, and the other marks as far as they fit."""
     if colour:
-        scale = [Content.styled("surprisal, nats ", _MUTED)]
+        scale = [Content.styled(f"surprisal, nats {Mark.DERIVED} ", _MUTED)]
         for index, lowest in enumerate((0.0, *THRESHOLDS)):
             scale.append(Content.styled(f" {lowest:g} ".replace(" 0.", " ."), shade(index)))
         scale.append(Content.styled("+", _MUTED))

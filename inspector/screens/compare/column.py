@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.geometry import Size
 
 from engine.text import visible
-from inspector.draw.numbers import fit, muted, plural
+from inspector.draw.numbers import Mark, fit, muted, plural, right
 from inspector.messages import GoTo
 from inspector.panes.transcript.pane import Transcript, not_read
 from inspector.panes.transcript.text_layout import TextLayout
@@ -49,7 +49,8 @@ def draw(view: ColumnView, size: Size, ui: ColumnUI = ColumnUI()) -> Picture:
     if ui.aligned and view.prompt is not None:
         rows = TokenRows(view, size.width, ui.other, ui.parting)
         follow = max(0, len(view.path) - 1)
-        return Picture(rows, footer=footer, remark=remark, follow=follow)
+        header = [right(muted(f"nats {Mark.DERIVED}"), size.width)]
+        return Picture(rows, header, footer, remark=remark, follow=follow)
     text = running(view, size.width, ui.layout, ui.parting)
     if text is None:
         return Picture(not_read(view.log.asked, size.width), footer=footer, remark=remark)
@@ -76,7 +77,7 @@ def _below(view: ColumnView, ui: ColumnUI, width: int) -> list[Content]:
     now, shown = view.step, Content.styled(state, style)
     figures: tuple[str, ...] = ("",)
     if now is not None:
-        nats = f" · {now.surprisal:.2f} nats"
+        nats = f" · {now.surprisal:.2f} nats {Mark.DERIVED}"
         figures = (f"{nats}, rank {now.rank:,}", nats, "")
     return [fit(width, *(shown + muted(here + one) for one in figures))]
 

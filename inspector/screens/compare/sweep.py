@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.geometry import Size
 
 from engine.sampling.chain import SpecError
-from inspector.draw.numbers import NOTHING, beside, cut, derived, muted, padded, three
+from inspector.draw.numbers import NOTHING, beside, cut, muted, padded, three
 from inspector.draw.plots import bounds
 from inspector.draw.xy_chart import LEAST_HEIGHT, LEAST_WIDTH, LINE, Axis, Dots, xy_chart
 from inspector.state.columns import ComparedColumn
@@ -40,9 +40,9 @@ class SweepPoint:
 
 Measure = tuple[str, Callable[[SweepPoint], float | None]]
 MEASURES: tuple[Measure, ...] = (
-    ("entropy of what is left, nats", lambda one: one.figures.entropy_final),
-    ("tokens left by the sampler", lambda one: one.figures.survivors),
-    ("distinct-2", lambda one: one.figures.distinct_2),
+    ("entropy of what is left, nats ƒ", lambda one: one.figures.entropy_final),
+    ("tokens left by the sampler ƒ", lambda one: one.figures.survivors),
+    ("distinct-2 ƒ", lambda one: one.figures.distinct_2),
     ("tokens until it parts from A", lambda one: one.parts_after),
 )
 
@@ -146,7 +146,7 @@ def _map(
     least, most = (min(known), max(known)) if known else (0.0, 0.0)
     xs = sorted({x for x, _ in values})
     head = Content.styled(" " * _CELL + "".join(f"{x:>{_CELL}g}" for x in xs), "$title")
-    lines = [Content.assemble((name, "bold"), "  ", derived(f"{three(least)} – {three(most)}"))]
+    lines = [Content.assemble((name, "bold"), f"  {three(least)} – {three(most)}")]
     lines.append(head)
     for y in sorted({y for _, y in values}):
         cells = [_cell(values.get((x, y)), least, most) for x in xs]

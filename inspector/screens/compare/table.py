@@ -12,7 +12,7 @@ from textual.geometry import Size
 from engine.records.alone import ColumnAlone
 from engine.text import visible
 from inspector.draw.cells import clip
-from inspector.draw.numbers import NOTHING, cut, muted, padded, three, with_marks
+from inspector.draw.numbers import ALL_DERIVED, NOTHING, cut, muted, padded, three, with_marks
 from inspector.state.columns import ComparedColumn
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
@@ -60,7 +60,7 @@ def draw(rows: Sequence[TableRow], size: Size) -> Picture:
     lines = [cut(_line(row, heads, width - used), width) for row in rows]
     notes = "; ".join(f"{name}: {meaning}" for name, _, meaning in heads if meaning)
     shown = [*lines, Content(""), *muted(notes).wrap(max(8, width))]
-    return Picture(shown, [head], subtitle=with_marks("means over the column's tokens", width))
+    return Picture(shown, [head], subtitle=with_marks(f"means, {ALL_DERIVED}", width))
 
 
 def _fitting(width: int, alone: bool) -> list[tuple[str, int, str]]:

@@ -78,8 +78,8 @@ def test_the_table() -> None:
         ]
     )
     text = " ".join(" ".join(shown).split())
-    assert "medians of 3: TTFT 400 ms – 700 ms, tok/s 50.0 – 100" in text
-    assert "warm-up apart: TTFT 900 ms, TPOT 30.0 ms" in text
+    assert "medians of 3: TTFT 400 ms – 700 ms ƒ, tok/s 50.0 – 100 ƒ" in text
+    assert "warm-up apart: TTFT 900 ms, TPOT 30.0 ms ƒ" in text
 
 
 @pytest.mark.parametrize("width", [1, 40, 60, 80, 160])
@@ -95,7 +95,7 @@ def test_markdown() -> None:
     shown = list(markdown(SMOLLM2, [cell, Cell(9000, 5, 1, error="a | b")], NOW, 0.1))
     assert shown[4].startswith("| 32 | 5 | 1 | 3 | 500 (400 – 700) | 20.0 (10.0 – 20.0) |")
     # The rounds' ratios are 2, 1 and 3.
-    assert "ours 2.00 × of it" in shown[4]
+    assert "ours 2.00 × ƒ of it" in shown[4]
     assert shown[5].startswith("| 9,000 | 5 | 1 | 0 | — |")
     assert "a \\| b" in shown[5]
     assert len({line.replace("\\|", "").count("|") for line in shown[2:]}) == 1

@@ -385,6 +385,7 @@ settings  temperature=0.7 (flag), top_k=6 (flag), top_p=0.9 (flag)
        ▼ u 0.01155 in [0.00000, 0.59899)
  draw 0███████████████████████████████████████████▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▆▆▆▆▆▆▆▆▃▃▃▃▃1
 
+figures   derived from the logits; u is drawn
 note      Rules are those of transformers.
 """
     )

@@ -1,56 +1,34 @@
 """Every figure on every pane says where it comes from: measured, derived or estimated.
 
-A figure is a number with a unit. Its mark stands behind it in the line, where one mark may stand
-for several figures before it, or in the title of the table or chart that the line is part of.
-Counts are exact and carry none; neither do the ends of an axis.
+``tests.marks`` has the rule.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
 import pytest
-from textual.content import Content
 from textual.geometry import Size
 
 from engine.records.columns import Part, PassColumn, PassRecord
 from engine.records.measured import CacheCurves, Ceilings, ModulesTimed, TimedPass
 from engine.records.prompt import LayerTime
 from inspector.panes.registry import DIALS_SPEC, PANES, PaneSpec
+from inspector.panes.roofline.pane import PARTS, RooflinePane
 from inspector.state.ceilings import Known
 from inspector.state.view import RunLog, View
+from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import Picture
 from sessions import open_session
 from sessions.examples import example
 from tests import fakes
 from tests.fake_runs import Host
+from tests.marks import unmarked
 
 SIZES = (Size(38, 9), Size(78, 19), Size(110, 30), Size(158, 46))
-UNITS = r"ns|µs|ms|s|min|tok/s|GB/s|[MGTP]?FLOP/[sB]|B|[KMGT]iB|nats|×|%"
-FIGURE = re.compile(rf"(?<![\w.,×])(?<!× )\d[\d,]*(?:\.\d+)? ?({UNITS})(?![\w/(]| \d)")
-"""Not the factors of a formula."""
-MARKS = "•ƒ~"
-AXIS = re.compile(r"[\d.,]+ ?\S*[┤┴]|0 ─.*")
-"""The end of an axis."""
-COVER = re.compile(r"(%) ƒ")
-"""In the border below a pane, the mark of all of its figures with that unit."""
-
-
-def unmarked(rows: Sequence[Content], covered: Collection[str] = ()) -> Iterator[str]:
-    """Lines with a figure that nothing marks."""
-    titled = False
-    for row in rows:
-        line = AXIS.sub("", row.plain.rstrip())
-        found = [one.end() for one in FIGURE.finditer(line) if one[1] not in covered]
-        has_mark = any(mark in line for mark in MARKS)
-        if "──" in line or (has_mark and not found):
-            titled = has_mark
-        if found and not titled and not any(mark in line[max(found) :] for mark in MARKS):
-            yield line
 
 
 @cache
@@ -81,11 +59,22 @@ def views() -> tuple[View, ...]:
     return (fakes.view(), *found, everything)
 
 
-def lines_of(drawn: Picture) -> Iterator[Sequence[Content]]:
-    """The lines of a picture as they stand together, its titles apart."""
-    yield [*drawn.header, *(drawn.rows[at] for at in range(len(drawn.rows))), *drawn.footer]
-    for text in (drawn.subtitle, drawn.remark):
-        yield [Content(text) if isinstance(text, str) else text]
+def unmarked_in(drawn: Picture) -> Iterator[str]:
+    """Lines of a picture with a figure that nothing marks; its titles stand apart."""
+    border = str(drawn.subtitle)
+    rows = [*drawn.header, *(drawn.rows[at] for at in range(len(drawn.rows))), *drawn.footer]
+    yield from unmarked((row.plain for row in rows), border)
+    for text in (border, str(drawn.remark)):
+        yield from unmarked([text])
+
+
+def states(pane: Pane) -> Iterator[None]:
+    """Go through the parts of a pane that are seen one at a time."""
+    yield
+    if isinstance(pane, RooflinePane):
+        for _ in PARTS[1:]:
+            pane.action_part()
+            yield
 
 
 @pytest.mark.parametrize("spec", [*PANES, DIALS_SPEC], ids=lambda spec: str(spec.name))
@@ -96,10 +85,8 @@ async def test_every_figure_has_its_mark(spec: PaneSpec) -> None:
         for view in views():
             pane.view = view
             for size in SIZES:
-                drawn = pane.picture(view, size)
-                covered = set(COVER.findall(str(drawn.subtitle)))
-                for lines in lines_of(drawn):
-                    bad |= set(unmarked(lines, covered))
+                for _ in states(pane):
+                    bad |= set(unmarked_in(pane.picture(view, size)))
     assert bad == set()
 
 
@@ -116,8 +103,18 @@ async def test_every_figure_has_its_mark(spec: PaneSpec) -> None:
         (["40.0 ms┤ ▄▄ ", "0 ──┼ 100 ms ── 200 ms"], 0),
         (["= 2 × 30 × 64 × 4 B", "20 tokens, 3 of 5"], 0),
         (["MBU  97%"], 1),
+        (["  id    nats  rank", "   7    2.31     1"], 1),
+        (["  id  nats ƒ  rank", "   7    2.31     1"], 0),
+        (["KL(a, b), in nats: the distance"], 0),
+        (["3 tokens in 1.25 s (measured)"], 0),
+        (["0.5 s of 1.5 s (measured), 30 tok/s"], 1),
     ],
 )
 def test_what_counts_as_marked(lines: list[str], bad: int) -> None:
-    assert len(list(unmarked([Content(line) for line in lines]))) == bad
-    assert list(unmarked([Content("MBU  97%")], "%")) == []
+    assert len(list(unmarked(lines))) == bad
+
+
+def test_a_border_marks_what_it_names() -> None:
+    assert list(unmarked(["MBU  97%"], "3 steps · % ƒ")) == []
+    assert list(unmarked(["MBU  97%  3 ms"], "3 steps · % ƒ")) == ["MBU  97%  3 ms"]
+    assert list(unmarked(["Steps ───", "MBU  97%  3 ms"], "3 steps · all ƒ")) == []

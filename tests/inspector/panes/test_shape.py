@@ -66,7 +66,7 @@ async def test_figures_funnel_and_history() -> None:
     # 1.9375 bits is 1.343 nats, as wide as 2^1.9375 = 3.83; 80 and 20% are 0.50 nats, 1.65 wide.
     lines, pane = await shown(sharp(), (78, 14))
     assert str(pane.border_title) == "7 Shape"
-    assert str(pane.border_subtitle) == "as wide as 3.8 tokens ƒ · % ƒ"
+    assert str(pane.border_subtitle) == "as wide as 3.8 tokens · all ƒ"
     assert lines == look(
         """
 neither near-forced nor open     Funnel: tokens left, mass ─────────────────
@@ -260,7 +260,7 @@ async def test_marks_are_words_and_signs() -> None:
     sure = run(TOKENS, [0.96, 0.01, 0.01, 0.01, 0.01, 0.0], spec=SHARP)
     lines, pane = await shown(sure, (80, 16))
     assert lines.startswith("▮ near-forced: model, drawn of")
-    assert str(pane.border_subtitle) == "near-forced · as wide as 1.3 tokens ƒ · % ƒ"
+    assert str(pane.border_subtitle) == "near-forced · as wide as 1.3 tokens · all ƒ"
     assert "▮ near-forced 1, ○ open 0" in lines
     wide = run(WORDS, falling(1.0), spec="temperature=1 > top_k=10")
     lines, _ = await shown(wide, (80, 16))

@@ -50,7 +50,7 @@ async def test_six_stacks_and_the_tokens_they_part_on() -> None:
     assert lines == look(
         """
  temperature=0.5 top_k=4 top_p=0.9
- stack     order                              kept  nats  same dice draw
+ stack     order                             kept nats ƒ  same dice draw
  guide     temperature > top_k > top_p           2  0.50  ● "a"
  hf        temperature > top_k > top_p           2  0.50  ● "a"
  vllm      temperature > top_k > top_p           2  0.50  ● "a"

@@ -38,7 +38,7 @@ def drawn(view: View, width: int) -> str:
 def test_every_column_at_75_cells() -> None:
     assert drawn(View(some().log, 3), 75) == (
         """
-    pos     id kind      origin      nats   rank bytes        text
+    pos     id kind      origin    nats ƒ   rank bytes        text
       0      0 · normal  prompt                  54 68 65     "The"
       1      1 · normal  prompt                  20 63 61 74  " cat"
       2      2 ½ byte    output      2.08      3 f0 9f        \\xf0\\x9f

@@ -326,9 +326,9 @@ def test_what_lies_ahead_is_faint_and_without_shade() -> None:
 
 def test_the_legend_gives_the_thresholds_and_fits() -> None:
     assert legend(75).plain == (
-        "surprisal, nats  0  .1  .5  1  2  4  7 +  ▐cursor▌  token start  ahead"
+        "surprisal, nats ƒ  0  .1  .5  1  2  4  7 +  ▐cursor▌  token start  ahead"
     )
-    assert legend(45).plain == "surprisal, nats  0  .1  .5  1  2  4  7 +"
+    assert legend(47).plain == "surprisal, nats ƒ  0  .1  .5  1  2  4  7 +"
     assert all(legend(width).cell_length <= width for width in range(1, 100))
 
 

@@ -79,7 +79,7 @@ def test_the_line_below_says_whether_a_column_goes_on() -> None:
         return draw(view, Size(60, 8), ColumnUI(**ui)).footer[0].plain  # type: ignore[arg-type]
 
     view = column("abc")
-    assert below(view) == "○ ready · 3 tokens · 1.39 nats, rank 4"
+    assert below(view) == "○ ready · 3 tokens · 1.39 nats ƒ, rank 4"
     assert below(view, paused=True).startswith("‖ paused")
     assert below(view, waiting=True).startswith("▶ runs")
     assert below(view, error="no such\x1b[31m stage").startswith("✗ no such")
@@ -212,7 +212,7 @@ def test_two_numbers_make_a_map() -> None:
         point("C", temperature=0.5, top_p=1.0),
     ]
     lines = picture(sweep.draw(points, Size(60, 20)).rows).splitlines()
-    assert lines[0] == "entropy of what is left, nats  1.00 – 2.00 ƒ"
+    assert lines[0] == "entropy of what is left, nats ƒ  1.00 – 2.00"
     assert lines[1].split() == ["0.5", "1"]
     assert lines[2].split() == ["0.9", "1.00", "2.00"]
     assert lines[3].split() == ["1", "1.00", "—"], "a column that there is not"
