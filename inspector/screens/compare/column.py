@@ -73,13 +73,14 @@ def _below(view: ColumnView, ui: ColumnUI, width: int) -> list[Content]:
     elif ui.paused:
         state, style = "‖ paused", "$warning"
     behind = f" of {count:,}" if len(view.path) < count else ""
-    here = f" · {len(view.path):,}{behind} {'token' if count == 1 else 'tokens'}"
+    short = f" · {len(view.path):,}{behind}"
+    here = f"{short} {'token' if count == 1 else 'tokens'}"
     now, shown = view.step, Content.styled(state, style)
-    figures: tuple[str, ...] = ("",)
+    told: tuple[str, ...] = (here,)
     if now is not None:
         nats = f" · {now.surprisal:.2f} nats {Mark.DERIVED}"
-        figures = (f"{nats}, rank {now.rank:,}", nats, "")
-    return [fit(width, *(shown + muted(here + one) for one in figures))]
+        told = (f"{here}{nats}, rank {now.rank:,}", here + nats, short + nats, here)
+    return [fit(width, *(shown + muted(one) for one in told))]
 
 
 class ColumnPane(Pane):
