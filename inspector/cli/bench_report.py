@@ -199,7 +199,7 @@ def _ceiling_lines(found: Measured, width: int) -> Iterator[Content]:
 def _contest_lines(contest: Contest, dtype: str, width: int) -> Iterator[Content]:
     ours = three(1000 / statistics.median(contest.ours_ms))
     theirs = three(1000 / statistics.median(contest.theirs_ms))
-    speeds = f"ours {ours} tok/s ƒ in {dtype}, theirs {theirs} tok/s ƒ in {contest.rival_dtype}"
+    speeds = f"ours {ours} tok/s in {dtype}, theirs {theirs} in {contest.rival_dtype} ƒ"
     rounds = plural(len(contest.ours_ms), "round")
     yield row(
         contest.rival,

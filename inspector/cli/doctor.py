@@ -89,6 +89,7 @@ def _load(command: Open) -> ModelFacts:
 
 
 def model_lines(facts: ModelFacts) -> Iterator[tuple[str, str]]:
+    """Facts of a loaded model, each with its label."""
     yield "model", facts.name
     for note in facts.notes:
         yield "", note

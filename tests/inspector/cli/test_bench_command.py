@@ -357,7 +357,7 @@ weights   513 MiB •   134,515,008 parameters, float32
 KV cache  630 KiB •   14 positions
 memory    20.0 GB/s •   ceiling: read 512 MiB
 matrices  100 GFLOP/s •   ceiling: 1536 x 1536 matrix product in float32
-generate  2.00 × ƒ   ours 100 tok/s ƒ in float32, theirs 50.0 tok/s ƒ in bfloat16
+generate  2.00 × ƒ   ours 100 tok/s in float32, theirs 50.0 in bfloat16 ƒ
 • measured   ƒ derived   ~ estimated   counts are exact and carry no mark
 
 step latency 100 ms – 100 ms •
