@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.vllm_process import serving
 from engine.backends import open_backend
+from engine.backends.http.client import Client
 from engine.run.stepper import Stepper
 from engine.sampling.chain import effective
 from tests.talks import recording
@@ -40,18 +41,19 @@ def main() -> None:
     figures: dict[str, object] = {}
     if given.steps:
         with _server(given, "-1") as url:
-            figures = _measured(url, given.steps)
+            figures = _measured(url, given.steps, given.model)
     if given.record:
         with _server(given, MOST) as url, recording(given.record, given.model):
             talk(url)
     print(json.dumps(figures))
 
 
-def _measured(url: str, steps: int) -> dict[str, object]:
+def _measured(url: str, steps: int, tokenizer: str) -> dict[str, object]:
     """Time steps with some numbers of log-probabilities, and print what the server can."""
     figures: dict[str, object] = {}
     for top in (20, 100, 1000):
-        figures[f"step_ms_top_{top}"] = _timed(url, top, steps)
+        figures |= _timed(url, top, steps)
+    figures |= _timed(url, 100, steps, tokenizer=tokenizer)
     backend = open_backend("vllm", {"url": url})
     for one in backend.facts.probed:
         print(f"{one.name:<26} {one.value or 'n/a'} ({one.note})")
@@ -70,23 +72,37 @@ def talk(url: str) -> list[int]:
     stepper.extend(stepper.path()[2].node, force=stepper.path()[3].top.ids[1].item())
     stepper.submit("Hello", chat=True, system="Be brief.")
     backend.forward((([], stepper.path_ids(0)),), all_positions=True)
+    backend.forward([([504, 3575], [282]), ([504], [3575])])
     for token_id in range(48, 80):
         backend.token(token_id)
     backend.close()
     return ids
 
 
-def _timed(url: str, top: int, steps: int) -> float:
-    """Milliseconds of a greedy step, the median."""
-    backend = open_backend("vllm", {"url": url, "top": top})
+def _timed(url: str, top: int, steps: int, **more: str) -> dict[str, float]:
+    """Medians of greedy steps, each after vLLM's own greedy token without log-probabilities."""
+    backend = open_backend("vllm", {"url": url, "top": top, **more})
     stepper = Stepper(backend, effective("guide", {"temperature": 0.0}), max_tokens=steps + 1)
     stepper.submit(PROMPT)
-    found = [stepper.step().timing for _ in range(steps)]
-    median = statistics.median(one.total_ms for one in found[1:])
-    parsing = statistics.median(one.engine.parse_ms for one in found[1:] if one.engine)
-    print(f"top {top:>5}: {median:6.1f} ms a step, of which {parsing:.2f} parsing")
+    plain, client = {"model": "m", "max_tokens": 1, "temperature": 0}, Client(url)
+    own, found = [], []
+    for _ in range(steps):
+        ids = stepper.path_ids(stepper.cursor)
+        own.append(client.post("/v1/completions", {**plain, "prompt": ids}).network_ms)
+        found.append(stepper.step().timing)
     backend.close()
-    return round(median, 2)
+    figures = {
+        "step_ms": statistics.median(one.total_ms for one in found[1:]),
+        "pass_ms": statistics.median(one.forward_ms for one in found[1:]),
+        "vllm_ms": statistics.median(own[1:]),
+    }
+    name = f"top {top:,}{' with a tokenizer' if more else ''}"
+    print(
+        f"{name:<26}{figures['step_ms']:7.1f} ms a step, of which {figures['pass_ms']:.1f} the "
+        f"request; vLLM's own token {figures['vllm_ms']:.1f}"
+    )
+    key = f"top_{top}{'_tokenizer' if more else ''}"
+    return {f"{part}_{key}": round(value, 2) for part, value in figures.items()}
 
 
 def _server(given: argparse.Namespace, most: str) -> AbstractContextManager[str]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from engine.backends.base import Backend, BackendError, ForwardPass, TokenSequence
 from engine.records.arrays import FloatArray
 from engine.records.cache import BLOCK_SIZE, KVState, PoolState, PrefixReport
+from engine.records.model import ModelFacts
 from engine.records.vocabulary import Token
 
 
@@ -170,15 +171,15 @@ ABILITIES: dict[type, tuple[str, str]] = {
 """Ability -> that a backend has it, and that it lacks it, in words."""
 
 
-def missing(backend: Backend, ability: type) -> str:
+def missing(facts: ModelFacts, ability: type) -> str:
     """The line for a figure that needs ``ability``, which the backend lacks."""
-    return f"n/a: backend {backend.facts.backend} {ABILITIES[ability][1]}"
+    return f"n/a: backend {facts.backend} {ABILITIES[ability][1]}"
 
 
 def measurable(backend: Backend) -> MeasurableBackend:
     """``backend``, which can read beside the run. Raises BackendError, with the reason, if not."""
     if not isinstance(backend, MeasurableBackend):
-        raise BackendError(missing(backend, Measurable))
+        raise BackendError(missing(backend.facts, Measurable))
     return backend
 
 
@@ -211,14 +212,16 @@ def kv_state(
 ) -> KVState:
     """The record of a backend's cache after a pass that computed ``computed`` positions.
 
-    ``pooled`` is the backend as far as it tells what the cache holds; without, bytes are unknown.
+    ``pooled`` is the backend as far as it tells what the cache holds; without, bytes are those of
+    the formula.
     """
-    stored, nbytes = (backend.length, None) if pooled is None else pooled.kv()
+    length = backend.length
+    stored, nbytes = (length, backend.facts.kv_bytes(length)) if pooled is None else pooled.kv()
     if not backend.facts.keeps_cache:
         # What is given to the pass is one thing, what it has to compute another.
         computed, cached = computed + cached, 0
     return KVState(
-        seen=backend.length,
+        seen=length,
         stored=stored,
         nbytes=nbytes,
         computed=computed,

@@ -20,7 +20,7 @@ class EarlyExit:
     def __init__(self, layers: int, target: Backend) -> None:
         """Raises BackendError where ``target`` cannot end a pass there."""
         if not isinstance(target, Shallow):
-            raise BackendError(missing(target, Shallow))
+            raise BackendError(missing(target.facts, Shallow))
         self.layers = layers
         self._target = target
         self._shallow: Shallow = target

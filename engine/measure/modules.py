@@ -42,7 +42,7 @@ def measure_modules(
         raise StepperError(f"there is no node {node}")
     backend = measurable(stepper.backend)
     if not isinstance(backend, Profiled):
-        raise BackendError(missing(backend, Profiled))
+        raise BackendError(missing(backend.facts, Profiled))
     ids = list(stepper.path_ids(node))
     chunk = ids[: stepper.reading.chunk]
     step = reading = None

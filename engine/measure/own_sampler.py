@@ -35,7 +35,7 @@ def check_sampler(stepper: Stepper, node: int, dials: Mapping[str, Any]) -> Samp
     if node == ROOT or node not in stepper.tree or stepper.prompt is None:
         raise StepperError(f"node {node} was not drawn from a distribution")
     if not isinstance(backend, OwnSampler):
-        raise BackendError(missing(backend, OwnSampler))
+        raise BackendError(missing(backend.facts, OwnSampler))
     ids = stepper.path_ids(stepper.tree.parents[node])
     settings = effective(backend.own_stack, dials, resolve=lambda text: ids_of(backend, text))
     theirs = backend.own_sampler(ids, values_of(settings), MOST_LISTED)

@@ -29,7 +29,7 @@ class KVRead:
 
 @dataclass(frozen=True, slots=True)
 class KVState:
-    """The KV cache after a pass, summed from the real tensors.
+    """The KV cache after a pass, summed from the real tensors, or of ``ModelFacts.kv_bytes``.
 
     ``stored`` counts positions held (per layer the largest), ``seen`` the positions the model has
     read; they differ in sliding-window layers. ``nbytes`` is None where there is no such cache.

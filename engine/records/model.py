@@ -112,6 +112,21 @@ class ModelFacts:
         )
 
     @property
+    def remote(self) -> bool:
+        """True if the model runs behind a URL: that machine cannot be measured from here."""
+        return self.device == "server"
+
+    @property
+    def kv_by_formula(self) -> bool:
+        """True if bytes of K and V are the formula's: an engine of its own does not tell them."""
+        return self.top is not None
+
+    def kv_bytes(self, positions: int) -> int | None:
+        """Bytes of K and V by the formula; None where it does not hold, or they are measured."""
+        each = self.kv_bytes_per_token_expected if self.kv_by_formula else None
+        return None if each is None else round(each * positions)
+
+    @property
     def keeps_cache(self) -> bool:
         """True if a pass goes on with what was read before; else each reads everything again."""
         return self.kv_storage is None or self.kv_storage.cached

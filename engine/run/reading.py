@@ -173,7 +173,10 @@ class Reading:
             while len(self._ends) > 2 * MOST_COLUMNS:
                 del self._ends[next(iter(self._ends))]
         seen = len(sequence)
-        stored, nbytes = (seen, None) if self._pooled is None else self._pooled.kv(sequence)
+        if self._pooled is None:
+            stored, nbytes = seen, self.backend.facts.kv_bytes(seen)
+        else:
+            stored, nbytes = self._pooled.kv(sequence)
         size = BLOCK_SIZE if self._pooled is None else self._pooled.block_size
         computed = _evaluated(row.engine, 1, seen)
         return KVState(
@@ -272,14 +275,14 @@ class Reading:
         report = explain(
             ids, None, cached=self.backend.seek(ids), hit_blocks=0, evicted_blocks=0, size=1
         )
-        return replace(report, common=report.cached, reason=missing(self.backend, Pooled))
+        return replace(report, common=report.cached, reason=missing(self.backend.facts, Pooled))
 
     def _prefill(self, piece: list[int]) -> ForwardPass:
         """Read a piece of the prompt, layer by layer where layers are timed."""
         if self._profiled is not None:
             return self._profiled.prefill(piece)
         result = self.backend.forward(((self.backend.sequence, piece),))
-        return replace(result, layers_note=missing(self.backend, Profiled))
+        return replace(result, layers_note=missing(self.backend.facts, Profiled))
 
     def _read(
         self, ids: list[int], chunks: tuple[PrefillChunk, ...], *, reason: str, node: int

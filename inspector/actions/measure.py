@@ -13,7 +13,7 @@ from engine.records.measured import CacheCurves, Ceilings, Measured
 from engine.records.model import ModelFacts
 from inspector.actions.host import Host
 from inspector.draw.numbers import ms, plural
-from inspector.panes.ceilings import too_low
+from inspector.panes.ceilings import SERVERS_MACHINE, too_low
 from inspector.screens.drift import DriftScreen
 from inspector.screens.napkin import NapkinScreen, line_of
 from inspector.state.ceilings import Known, larger
@@ -83,8 +83,11 @@ class Measurements:
     def measure_ceilings(self) -> None:
         """Have this machine's ceilings measured, which the gauges hold the run's speed against."""
         host, controller = self._host, self._host.controller
-        if controller.log.facts is None:
+        facts = controller.log.facts
+        if facts is None:
             host.say("no model is loaded yet: its dtype decides what is measured", warn=True)
+        elif facts.remote:
+            host.say(SERVERS_MACHINE, warn=True)
         else:
             self._aside = False
             controller.measure_ceilings()
@@ -104,7 +107,15 @@ class Measurements:
         await self._host.ask(NapkinScreen(library, line_of(log.facts, known)))
 
     def _measurable(self) -> bool:
-        host, prefill = self._host, self._host.controller.log.prefill
+        """True where the engine reads texts beside the run, and has read the prompt."""
+        host, log = self._host, self._host.controller.log
+        prefill, facts = log.prefill, log.facts
+        if facts is not None and facts.top is not None:
+            host.say(
+                f"n/a: engine {facts.backend} reads no text beside the run, and times no layers",
+                warn=True,
+            )
+            return False
         if prefill is None or not prefill.done:
             host.say("the prompt has not been read yet: n reads it", warn=True)
             return False

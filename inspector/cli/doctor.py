@@ -98,10 +98,11 @@ def model_lines(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     context = f"{facts.context_length:,}" if facts.context_length else "—"
     yield "vocabulary", f"{facts.vocab_size:,} (tokenizer {facts.tokenizer_size:,})"
     if facts.top is not None:
-        yield "candidates", f"the {facts.top} leading log-probabilities of each position, no more"
+        more = "more on demand" if facts.tells_all else "and no more"
+        yield "candidates", f"the {facts.top:,} leading log-probabilities of each position, {more}"
     yield "context", f"{context} tokens; {facts.cache_kind}"
     if facts.weight_bytes:
-        size, told = f"{facts.weight_bytes / 2**20:,.1f} MiB", facts.device == "server"
+        size, told = f"{facts.weight_bytes / 2**20:,.1f} MiB", facts.remote
         yield (
             "weights",
             f"{size} {'(told by the server)' if told else f'in {facts.dtype} (measured)'}",
@@ -125,9 +126,6 @@ def model_lines(facts: ModelFacts) -> Iterator[tuple[str, str]]:
         how = "as for one" if best.dtype == facts.dtype else f"compare --dtype {best.dtype}"
         yield "several texts", f"{best.dtype} is fastest ({how})"
     yield from _kv_cache(facts.kv_storage)
-    for one in facts.probed:
-        note = f"; {one.note}" if one.value and one.note else one.note
-        yield f"  {one.name}", f"{one.value or 'n/a: '}{note}"
     for token_id, source in facts.stop_ids.items():
         yield "stop token", f"id {token_id} ({source})"
     yield "chat template", "yes" if facts.has_chat_template else "none: --chat falls back to raw"

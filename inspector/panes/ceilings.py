@@ -10,6 +10,7 @@ from engine.records.step_table import StepPath, steady
 from engine.text import visible
 from inspector.state.view import View
 
+SERVERS_MACHINE = "n/a: the server's machine cannot be measured from here"
 BUSY = 0.8
 """Share of its CPU time below which a measurement ran beside something else."""
 
@@ -41,6 +42,8 @@ def too_low(view: View) -> bool:
 def asked_for(view: View) -> str:
     """The reason for which there are no ceilings, and what brings them."""
     log = view.log
+    if log.facts is not None and log.facts.remote:
+        return SERVERS_MACHINE
     if log.ceilings_awaited:
         return "waits for the run's end"
     if log.loading is not None and log.loading.phase == MEASURING_CEILINGS:

@@ -46,7 +46,7 @@ def facts_of(
         parameters=parameters,
         weight_bytes=weight_bytes,
         kv_bytes_per_token_expected=None,
-        kv_note=f"n/a: the cache is the server's, which tells its counts alone ({url})",
+        kv_note=f"the cache is the server's, which tells its counts alone ({url})",
         cache_kind="the server's own",
         can_rewind=True,
         stop_ids=dict(ends),

@@ -11,7 +11,7 @@ from engine.backends.base import BackendError, Encoded
 from engine.backends.http import llama_server as api
 from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of, identity_note
-from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, token_of
+from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, ends_of, token_of
 from engine.backends.http.open import opened
 from engine.backends.http.probing import accepted, alike, batch_row, metrics_row, values_are
 from engine.backends.llamacpp.dials import sampler_request
@@ -202,16 +202,11 @@ def _pairs(found: api.Listed) -> dict[int, float]:
 
 
 def _ends(server: LlamaServer, ids: Sequence[int]) -> list[int]:
-    """Tokens that end a text: the server says so when it is made to choose them."""
-    texts = dict.fromkeys((server.props.eos, *KNOWN_ENDS))
-    found = []
-    for text in texts:
-        one = api.tokenized(server.client, text, around=False) if text else ()
-        if len(one) == 1 and one[0] not in found:
-            bias = [[one[0], 100.0]]
-            if server.asked(ids, 1, logit_bias=bias).ended:
-                found.append(one[0])
-    return found
+    return ends_of(
+        (server.props.eos, *KNOWN_ENDS),
+        lambda text: api.tokenized(server.client, text, around=False),
+        lambda one: server.asked(ids, 1, logit_bias=[[one, 100.0]]).ended,
+    )
 
 
 def _cached(server: LlamaServer, ids: Sequence[int]) -> Probed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from engine.backends.base import Encoded
 from engine.records.prompt import Origin
@@ -14,6 +14,21 @@ KNOWN_ENDS = (
     *("<｜end▁of▁sentence｜>", "[EOS]", "<|endofturn|>", "<|end_of_role|>"),
 )
 """Texts that end a turn or a text in some model; which of them do in this one is tried out."""
+
+
+def ends_of(
+    texts: Iterable[str], ids_of: Callable[[str], Sequence[int]], ends: Callable[[int], bool]
+) -> list[int]:
+    """Tokens that end a text, of those whose text is one of ``texts``.
+
+    ``ends``: whether the engine says so when it is made to choose one.
+    """
+    found: list[int] = []
+    for text in dict.fromkeys(texts):
+        ids = ids_of(text) if text else ()
+        if len(ids) == 1 and ids[0] not in found and ends(ids[0]):
+            found.append(ids[0])
+    return found
 
 
 class TokenNames:
@@ -28,6 +43,9 @@ class TokenNames:
         for token_id, found in data.items():
             if found and token_id not in self._known:
                 self._known[token_id] = token_of(token_id, found)
+
+    def __contains__(self, token_id: int) -> bool:
+        return token_id in self._known
 
     def token(self, token_id: int) -> Token:
         found = self._known.get(token_id)

@@ -179,9 +179,9 @@ def _ids(client: Client, body: Mapping[str, Any]) -> tuple[tuple[int, ...], int 
     return answer.ids("tokens", _MOST_PROMPT), answer.count("max_model_len")
 
 
-def detokenized(client: Client, model: str, token_id: int) -> str:
-    """The text of a token; of a part of a character U+FFFD."""
-    body = {"model": model, "tokens": [token_id]}
+def detokenized(client: Client, model: str, ids: Sequence[int]) -> str:
+    """The text of some tokens; of a part of a character U+FFFD."""
+    body = {"model": model, "tokens": list(ids)}
     return Fields.of(client.post("/detokenize", body).body, "/detokenize").text("prompt")
 
 

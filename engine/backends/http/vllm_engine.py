@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from engine.backends.http import vllm as api
 from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.fields import MOST_VOCAB, Fields
-from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, token_of
+from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, ends_of, token_of
 from engine.backends.http.open import names_of, opened
 from engine.backends.http.probing import (
     MOST_TOP,
@@ -38,6 +39,8 @@ from engine.records.vocabulary import Token, TokenKind, Vocabulary
 
 _PATH = "/v1/completions"
 _WHOLE = -1
+_NAMED = 256
+"""Tokens whose texts are asked for at once."""
 
 
 class VllmServer:
@@ -57,6 +60,10 @@ class VllmServer:
         self._connected = client.connections
         self._exact = names
         self._names = TokenNames(self._asked_token)
+        self._listed: tuple[int, ...] = ()
+        """The tokens of the last answer: where one's text is wanted, that of others will be."""
+        self._between: tuple[int, str] | None = None
+        """A token, and its text, that keeps others apart when several are asked for."""
 
     # --- distributions --------------------------------------------------------------------------
 
@@ -72,6 +79,7 @@ class VllmServer:
         answer = self.client.post(_PATH, body)
         self._check_model()
         found = api.listed_batch(answer.body, len(texts), answer.parse_ms)
+        self._listed = tuple(token_id for one in found for token_id in one.ids)
         return Batch(tuple(Answer(self._row(one, top), one.times) for one in found))
 
     def positions(self, ids: Sequence[int], start: int, top: int, *, slot: int) -> Answer:
@@ -91,7 +99,9 @@ class VllmServer:
         """One request, and what its answer lists; ``more`` are settings of vLLM's sampler."""
         answer = self.client.post(_PATH, api.request(self.served.name, ids, top, **more))
         self._check_model()
-        return api.listed(answer.body, answer.parse_ms)
+        found = api.listed(answer.body, answer.parse_ms)
+        self._listed = tuple(found.ids)
+        return found
 
     def _row(self, found: api.Listed, top: int) -> TopLogprobs:
         values = np.asarray(found.values, np.float64)
@@ -137,8 +147,33 @@ class VllmServer:
         return self._names.token(token_id)
 
     def _asked_token(self, token_id: int) -> Token:
-        text = api.detokenized(self.client, self.served.name, token_id)
-        return token_of(token_id, text.encode("utf-8", "replace"))
+        others = (one for one in self._listed if one != token_id and one not in self._names)
+        ids = [token_id, *islice(others, _NAMED - 1)]
+        texts = self.texts(ids) or self.texts(ids[:1])
+        data = {one: text.encode("utf-8", "replace") for one, text in zip(ids, texts, strict=False)}
+        self._names.learn(data)
+        return token_of(token_id, data[token_id])
+
+    def texts(self, ids: Sequence[int]) -> list[str]:
+        """The text of each token, by one request; empty where that does not keep them apart."""
+        name = self.served.name
+        if len(ids) == 1:
+            return [api.detokenized(self.client, name, ids)]
+        if self._between is None:
+            return []
+        between, text = self._between
+        joined = [between, *(one for token_id in ids for one in (token_id, between))]
+        first, *found, last = api.detokenized(self.client, name, joined).split(text)
+        return found if len(found) == len(ids) and not first + last else []
+
+    def find_between(self, ends: Iterable[int], ids: Sequence[int]) -> None:
+        """Find a token that keeps the texts of others apart; ``ids`` are some to try it with."""
+        alone = [self.texts([one])[0] for one in ids]
+        for end in ends:
+            self._between = end, self.texts([end])[0]
+            if self._between[1] and self.texts(ids) == alone:
+                return
+        self._between = None
 
     def vocabulary(self) -> Vocabulary:
         if self._exact is None:
@@ -172,6 +207,8 @@ def attach(
     raw = alike(_pairs(first), _pairs(server.asked(ids, most or _WHOLE, temperature=0.5)))
     progress("attach", 0.6, "which tokens end a text")
     ends = dict.fromkeys(_ends(server, ids), "vLLM ends a text there")
+    if names is None:
+        server.find_between(ends, ids)
     server.has_template = accepted(lambda: api.templated(client, server.served.name, "Hi", None))
     prompt = accepted(
         lambda: api.prompt_rows(
@@ -283,15 +320,12 @@ def _pairs(found: api.Listed) -> dict[int, float]:
 
 
 def _ends(server: VllmServer, ids: Sequence[int]) -> list[int]:
-    """Tokens that end a text: the server says so when it is made to choose them."""
-    found = []
-    for text in KNOWN_ENDS:
-        one, _ = api.tokenized(server.client, server.served.name, text, around=False)
-        if len(one) == 1 and one[0] not in found:
-            bias = {str(one[0]): 100.0}
-            if server.asked(ids, 1, logit_bias=bias, temperature=0.0).ended:
-                found.append(one[0])
-    return found
+    name = server.served.name
+    return ends_of(
+        KNOWN_ENDS,
+        lambda text: api.tokenized(server.client, name, text, around=False)[0],
+        lambda one: server.asked(ids, 1, logit_bias={str(one): 100.0}, temperature=0.0).ended,
+    )
 
 
 def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 
 from engine.backends.llamacpp.options import Options
@@ -19,6 +20,7 @@ def facts_of(
     *,
     label: str,
     identity: str,
+    ends: Mapping[int, str],
     notes: tuple[str, ...],
     table: tuple[Probed, ...],
     load_ms: float,
@@ -50,10 +52,10 @@ def facts_of(
         parameters=model.parameters,
         weight_bytes=model.weight_bytes,
         kv_bytes_per_token_expected=kv_bytes(model, options.cache_type),
-        kv_note="" if kv_bytes(model, options.cache_type) else "n/a: layers differ in their heads",
+        kv_note="" if kv_bytes(model, options.cache_type) else "layers differ in their heads",
         cache_kind=f"llama.cpp, {options.slots} slots side by side",
         can_rewind=True,
-        stop_ids=dict(model.stop_ids),
+        stop_ids=dict(ends),
         has_chat_template=model.chat_template is not None,
         load_ms=load_ms,
         notes=notes,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.backends.base import BackendError
-from engine.backends.http.llama_server import batch_request, listed_batch
+from engine.backends.http.llama_server import batch_request, listed, listed_batch
+from engine.backends.http.names import KNOWN_ENDS, ends_of
 from engine.backends.http.probing import batch_row
 from engine.backends.llamacpp.answers import answer_of, request
 from engine.backends.llamacpp.completer import HostedCompleter
@@ -62,6 +63,7 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
             wanted,
             label=label,
             identity=identity,
+            ends=_ends(hosted, model),
             notes=(),
             table=table,
             load_ms=now_ms() - started,
@@ -132,6 +134,18 @@ def _check_memory(model: GgufModel, wanted: Options, label: str) -> None:
             f"{wanted.context:,}, and {gigabytes(free)} is free; close something, or give a "
             "smaller --context or file"
         )
+
+
+def _ends(hosted: Hosted, model: GgufModel) -> dict[int, str]:
+    """Tokens that end a text: the file's, and those at which llama.cpp stops of its own accord."""
+    first = request([model.special_id("bos") or 0], 1, slot=0, reuse=True)
+
+    def stops(token_id: int) -> bool:
+        asked = {**first, "logit_bias": [[token_id, 100.0]]}
+        return listed(json.loads(hosted.complete(asked))).ended
+
+    found = ends_of(KNOWN_ENDS, lambda text: hosted.tokenize(text, special=False), stops)
+    return dict.fromkeys(found, "llama.cpp ends a text there") | model.stop_ids
 
 
 def _probe(hosted: Hosted, model: GgufModel, wanted: Options) -> tuple[Probed, ...]:

@@ -27,6 +27,7 @@ from inspector.draw.numbers import (
 )
 from inspector.draw.numbers import size as nbytes
 from inspector.panes.batch.figures import RowsCost, costs
+from inspector.panes.kv.figures import kv_mark
 from inspector.state.view import RunLog, View
 from inspector.widgets.line_view import Pane
 from inspector.widgets.picture import Picture
@@ -140,7 +141,7 @@ def _letters(columns: ColumnsSet) -> dict[int, str]:
 def _below(view: View, selected: int, width: int) -> list[Content]:
     """The selected pass, and the cost by rows."""
     one = view.log.passes[selected]
-    lines = [Content(""), _detail(one, width)]
+    lines = [Content(""), _detail(view, one, width)]
     failed = [f"{part.error}" for part in one.columns if part.error]
     lines += [Content.styled(f" ✗ {visible(text)}", "$error") for text in failed[:2]]
     if one.shared_kv_bytes:
@@ -153,12 +154,12 @@ def _below(view: View, selected: int, width: int) -> list[Content]:
     return lines
 
 
-def _detail(one: PassRecord, width: int) -> Content:
+def _detail(view: View, one: PassRecord, width: int) -> Content:
     tokens = one.tokens_per_pass
     parts = [
         Content.assemble(" tokens a pass ", derived(three(tokens) if tokens else NOTHING)),
         Content.assemble("in all ", measured(ms(one.total_ms))),
-        Content.assemble("K and V ", measured(nbytes(one.kv_bytes))),
+        Content.assemble("K and V ", kv_mark(view.facts)(nbytes(one.kv_bytes))),
         Content.assemble(
             f"weights {visible(one.dtype)} ", measured(nbytes(one.weight_bytes or None))
         ),

@@ -19,6 +19,7 @@ from inspector.draw.numbers import (
     derived,
     measured,
     ms,
+    muted,
     nothing,
     percent,
     plural,
@@ -26,9 +27,10 @@ from inspector.draw.numbers import (
     size,
     three,
 )
-from inspector.panes.ceilings import plain_steps
+from inspector.panes.ceilings import SERVERS_MACHINE, plain_steps
 from inspector.panes.gauges.cache_curves import chart_of, in_words
 from inspector.panes.gauges.steps import forward, letter
+from inspector.panes.kv.figures import kv_mark
 from inspector.state.view import View
 
 LABEL = 10
@@ -165,6 +167,8 @@ def _ceilings_on_the_way(view: View) -> Gauge | None:
 
 def _mbu(view: View, ceilings: Ceilings | None, stale: str, *, can_measure: bool) -> Gauge:
     definition, facts, path = _MBU_IS, view.facts, view.path
+    if facts is not None and facts.remote:
+        return Gauge(MBU, muted(SERVERS_MACHINE), (), definition)
     if ceilings is None:
         how = "M or click: measure it" if can_measure else "run llm-inspect bench"
         return Gauge(MBU, nothing(how), (), definition)
@@ -194,7 +198,7 @@ def _mbu(view: View, ceilings: Ceilings | None, stale: str, *, can_measure: bool
 
 
 def _weights(facts: ModelFacts) -> Gauge:
-    if facts.device != "server":
+    if not facts.remote:
         notes = (f"{facts.parameters:,} parameters, {facts.dtype}", facts.dtype)
         return Gauge("weights", measured(size(facts.weight_bytes)), notes)
     if not facts.weight_bytes:
@@ -209,12 +213,12 @@ def _memory(view: View) -> list[Gauge]:
     if facts is None:
         return [Gauge("weights", nothing("no model loaded"))]
     cache = kv.nbytes if kv is not None else None
-    reason = visible(facts.kv_note) or "nothing read yet"
+    reason = "nothing read yet" if kv is None else visible(facts.kv_note) or "its size is not told"
     return [
         _weights(facts),
         Gauge(
             "KV cache",
-            measured(size(cache)) if cache is not None else nothing(reason),
+            kv_mark(facts)(size(cache)) if cache is not None else nothing(reason),
             (plural(kv.stored, "position"),) if kv is not None and cache is not None else (),
         ),
     ]

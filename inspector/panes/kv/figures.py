@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.content import Content
 
 from engine.records.cache import KVState
@@ -35,6 +37,11 @@ COLUMN = 11
 
 FULL_ATTENTION = "full attention"
 """The ``cache_kind`` of a cache that grows by the same amount with each token."""
+
+
+def kv_mark(facts: ModelFacts | None) -> Callable[..., Content]:
+    """The mark of the cache's bytes: summed from its tensors, or by the formula."""
+    return derived if facts is not None and facts.kv_by_formula else measured
 
 
 def per_token(facts: ModelFacts | None, kv: KVState | None) -> float | None:
@@ -94,11 +101,13 @@ def _now(facts: ModelFacts | None, kv: KVState | None, width: int) -> list[Conte
     if kv.nbytes is None:
         why = _note(facts) or "this cache does not tell its size"
         return wrapped("cache now", LABEL, width, f"{NOTHING}  {why}")
-    if kv.stored != kv.seen:
+    if facts is not None and facts.kv_by_formula:
+        notes = [f"{plural(kv.stored, 'position')}, by the formula", "by the formula"]
+    elif kv.stored != kv.seen:
         notes = [f"{kv.stored:,} stored of {kv.seen:,} seen", f"{kv.stored:,} of {kv.seen:,}"]
     else:
         notes = [f"{plural(kv.stored, 'position')} stored, all seen", plural(kv.stored, "position")]
-    return [_line("cache now", width, measured(size(kv.nbytes), "bold"), *notes)]
+    return [_line("cache now", width, kv_mark(facts)(size(kv.nbytes), "bold"), *notes)]
 
 
 def _measured(
@@ -106,8 +115,10 @@ def _measured(
 ) -> list[Content]:
     if each is not None:
         short = f"{each:,.0f} bytes"
-        notes = f"{short}, summed from the tensors", short
-        return [_line("a token", width, measured(size(each), "bold"), *notes)]
+        by_formula = facts is not None and facts.kv_by_formula
+        how = "by the formula: the engine tells none" if by_formula else "summed from the tensors"
+        figure = kv_mark(facts)(size(each), "bold")
+        return [_line("a token", width, figure, f"{short}, {how}", short)]
     if kv is None:
         return [_line("a token", width, nothing("nothing read yet"))]
     if kv.nbytes is None:
@@ -139,8 +150,8 @@ def _expected(facts: ModelFacts, each: float | None, width: int) -> list[Content
 def _heads(facts: ModelFacts, width: int, eight_bits: float | None) -> list[Content]:
     """``eight_bits``: the bytes of a token where K and V are kept in 8 bits."""
     if not facts.kv_heads or not facts.query_heads:
-        told = "no attention heads" if facts.device != "server" else "the server does not tell"
-        return [_line("heads", width, muted(f"n/a  {told}"))]
+        why = "the server does not tell" if facts.remote else "no attention heads"
+        return [_line("heads", width, muted(f"n/a  {why}"))]
     group = facts.query_heads / facts.kv_heads
     heads = f"{count(facts.query_heads)} query, {count(facts.kv_heads)} K/V"
     shared = f"{group:g} queries share one" if group != 1 else "one each"
@@ -171,7 +182,8 @@ def _full(facts: ModelFacts, kv: KVState | None, each: float | None, width: int)
     if each is None and kv is None:
         each = facts.kv_bytes_per_token_expected
     if each is None:
-        return _line("at the end", width, muted("n/a  no fixed growth"))
+        why = "no fixed growth" if kv is None or kv.nbytes else "as its size is not known"
+        return _line("at the end", width, muted(f"n/a  {why}"))
     positions = f"{facts.context_length:,} positions"
     figure = derived(size(each * facts.context_length))
     return _line("at the end", width, figure, f"of the context: {positions}", positions)

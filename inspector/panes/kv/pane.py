@@ -42,7 +42,10 @@ def draw(view: View, size: Size, ui: KVUI = KVUI()) -> Picture:
     kv, held = state(view), ""
     if kv is not None:
         held = plural(kv.stored, "position")
-        held = held if kv.nbytes is None else f"{held} · {amount(kv.nbytes)} {Mark.MEASURED}"
+        if kv.nbytes is not None:
+            by_formula = view.facts is not None and view.facts.kv_by_formula
+            mark = Mark.DERIVED if by_formula else Mark.MEASURED
+            held = f"{held} · {amount(kv.nbytes)} {mark}"
     rows = kv_rows(view, width, max(1, height - len(footer)), look, place)
     return Picture(rows, footer=footer, subtitle=with_marks(held, width))
 

@@ -17,6 +17,7 @@ from engine.roofline import floor_ms, step_bytes
 from inspector.draw.numbers import derived, heading, labelled, ms, muted, nothing, three
 from inspector.draw.plots import bounds
 from inspector.draw.xy_chart import LEAST_HEIGHT, LINE, Axis, Dots, Point, xy_chart
+from inspector.panes.ceilings import SERVERS_MACHINE
 from inspector.panes.roofline.roof import Found
 from inspector.state.view import View
 
@@ -120,11 +121,21 @@ def _step_chart(growth: Growth, found: Found, width: int, height: int) -> Sequen
     return _chart(lines, across, points, width, height)
 
 
+def _beside(found: Found, hint: str) -> str:
+    """``hint``, where the engine reads texts beside the run."""
+    return "" if found.facts is not None and found.facts.top is not None else hint
+
+
+def _no_formula(found: Found) -> Content:
+    remote = found.facts is not None and found.facts.remote
+    return muted(SERVERS_MACHINE) if remote else nothing("needs the machine's ceilings")
+
+
 def _step_words(growth: Growth, found: Found, width: int) -> list[Content]:
     line, floor = growth.step, _floor_of(found)
     lines = []
     if line is None:
-        why = "needs steps at three contexts: go on; C times this text at powers of two"
+        why = f"needs steps at three contexts: go on{_beside(found, '; C times this text')}"
         lines.append(labelled("fitted", LABEL, width, nothing(why)))
     else:
         figure = derived(_sum(line))
@@ -134,7 +145,7 @@ def _step_words(growth: Growth, found: Found, width: int) -> list[Content]:
         told = (noise,) if line.resolved else (noise + more, figure + more, figure + unclear)
         lines.append(labelled("fitted", LABEL, width, *told, figure))
     if floor is None:
-        lines.append(labelled("formula", LABEL, width, nothing("needs the machine's ceilings")))
+        lines.append(labelled("formula", LABEL, width, _no_formula(found)))
     else:
         figure = derived(_sum(floor))
         what = muted("  (weights + K/V a position × context) / bandwidth")
@@ -172,13 +183,13 @@ def _read_chart(growth: Growth, width: int, height: int) -> Sequence[Content]:
 def _read_words(growth: Growth, found: Found, width: int) -> list[Content]:
     parts, lines = growth.parts, []
     if parts is None:
-        why = "needs three chunks or lengths: a longer prompt, or C, which times several lengths"
+        why = f"needs three chunks or lengths: a longer prompt{_beside(found, ', or C')}"
         lines.append(labelled("fitted", LABEL, width, nothing(why)))
     else:
         lines.append(labelled("fitted", LABEL, width, *_parts_words(parts)))
     formula = _formula_parts(found)
     if formula is None:
-        lines.append(labelled("formula", LABEL, width, nothing("needs the machine's ceilings")))
+        lines.append(labelled("formula", LABEL, width, _no_formula(found)))
     else:
         what = muted("  2 N / rate, and 2 × layers × heads × head dim / rate")
         lines.append(

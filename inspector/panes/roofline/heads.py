@@ -17,13 +17,12 @@ from inspector.draw.numbers import (
     derived,
     fit,
     heading,
-    measured,
     muted,
     right,
     size,
     wrapped,
 )
-from inspector.panes.kv.figures import formula, per_token
+from inspector.panes.kv.figures import formula, kv_mark, per_token
 from inspector.state.view import View
 
 CONTEXTS = (1_024, 8_192, 131_072)
@@ -40,7 +39,7 @@ def head_lines(view: View, width: int, height: int) -> list[Content]:
     kv = view.step.kv if view.step is not None else view.prefill.kv if view.prefill else None
     each = per_token(facts, kv)
     if each is None:
-        why = visible(facts.kv_note) or "nothing was read yet"
+        why = "nothing was read yet" if kv is None else visible(facts.kv_note) or "not told"
         lines = wrapped("this model", 12, width, f"n/a  {why}")
     else:
         lines = [_names(width), *_this(facts, each, width)]
@@ -81,8 +80,8 @@ def _this(facts: ModelFacts, each: float, width: int) -> list[Content]:
     if expected is None and facts.kv_note:
         # A latent, such as MLA's, or values narrower than keys: its heads tell nothing.
         why = wrapped("  by heads", NAME, width, f"n/a  {visible(facts.kv_note)}")
-        return [_row("this model, its own kind", measured(size(each)), each, width), *why]
-    lines = [_row(f"this model, {kind(facts)}", measured(size(each)), each, width)]
+        return [_row("this model, its own kind", kv_mark(facts)(size(each)), each, width), *why]
+    lines = [_row(f"this model, {kind(facts)}", kv_mark(facts)(size(each)), each, width)]
     if expected is not None:
         product = formula(facts)
         told = muted(f"  = {product[0]}") if product is not None else Content("")

@@ -60,6 +60,8 @@ def module_lines(view: View, width: int, height: int) -> list[Content]:
             "T times a step after the cursor, and the reading of its text: a run's own passes have "
             "no hooks, so that this costs them nothing"
         )
+        if view.facts is not None and view.facts.top is not None:
+            text = f"n/a: engine {visible(view.facts.backend)} does not time its layers"
         lines += wrapped("", 0, width, f"{NOTHING}  {text}")
     if found is not None:
         lines += _table(found, width)

@@ -82,6 +82,11 @@ def _why_none(view: View) -> str:
     step, settings = view.step, view.settings
     if step is not None and step.round:
         return "the round that this token came in was not kept"
+    if view.facts is not None and view.facts.top is not None:
+        return (
+            f"n/a: a draft is verified by whole distributions, and engine {view.facts.backend} "
+            f"tells the {view.facts.top:,} likeliest tokens"
+        )
     if not view.log.rounds and (settings is None or not settings.draft.source):
         return _NO_DRAFTS
     if step is None:

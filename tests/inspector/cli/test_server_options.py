@@ -87,4 +87,6 @@ def test_doctor_says_what_a_server_can(capfd: pytest.CaptureFixture[str]) -> Non
         assert main(["doctor", "--engine", "vllm", "--url", server.url]) == EXIT_OK
     lines = capfd.readouterr().out.splitlines()
     assert any(line.split()[:1] == ["candidates"] and "any number" in line for line in lines)
+    assert len([line for line in lines if "metrics" in line]) == 1, "once"
+    assert any("more on demand" in line for line in lines)
     assert any("metrics" in line and "n/a (it has no /metrics)" in line for line in lines)
