@@ -116,7 +116,7 @@ def _measured(
     if each is not None:
         short = f"{each:,.0f} bytes"
         by_formula = facts is not None and facts.kv_by_formula
-        how = "by the formula: the engine tells none" if by_formula else "summed from the tensors"
+        how = "by the formula" if by_formula else "summed from the tensors"
         figure = kv_mark(facts)(size(each), "bold")
         return [_line("a token", width, figure, f"{short}, {how}", short)]
     if kv is None:

@@ -262,6 +262,39 @@ def test_vllm_tells_texts_and_a_note_says_so() -> None:
             backend.vocabulary()
 
 
+def test_vllm_names_the_candidates_of_a_step_in_one_request() -> None:
+    """Each has the text that it has by itself, the part of a character too."""
+    with attached(FakeVllm(), top=100) as (backend, server):
+        stepper = Stepper(backend, effective("guide", {"temperature": 0.0}))
+        stepper.submit_ids([1, 2])
+        before = len(server.asked)
+        step = stepper.step()
+        asked = [one for one in server.asked[before:] if one.path == "/detokenize"]
+        assert len(asked) == 1
+        assert len(asked[0].body["tokens"]) > 100
+        for token in step.top.tokens:
+            expected = some_words().token(token.id).bytes if token.id != BYTE else "\ufffd".encode()
+            assert token.bytes == expected
+
+
+def test_vllm_names_a_token_by_itself_where_texts_run_together() -> None:
+    """A server that leaves out special tokens gives nothing that would keep them apart."""
+    fake = FakeVllm()
+
+    def without_ends(asked: Asked) -> bytes | None:
+        if asked.path != "/detokenize":
+            return None
+        kept = [one for one in asked.body["tokens"] if one != END]
+        return fake.answer(replace(asked, body={"tokens": kept}))
+
+    fake.override = without_ends
+    with attached(fake, top=100) as (backend, _):
+        stepper = Stepper(backend, effective("guide", {"temperature": 0.0}))
+        stepper.submit_ids([1, 2])
+        for token in stepper.step().top.tokens:
+            assert token.id in (BYTE, END) or token.bytes == some_words().token(token.id).bytes
+
+
 @pytest.mark.parametrize("name", BY_IDS)
 def test_a_chat_prompt_is_in_the_servers_template(name: str) -> None:
     with attached(FAKES[name]()) as (backend, _):
