@@ -13,6 +13,7 @@ import pytest
 from engine.backends import open_backend
 from engine.backends.base import BackendError
 from engine.backends.top_n.backend import TopBackend
+from engine.backends.top_n.completer import Batching
 from engine.records.partial import TopLogprobs
 from engine.records.prompt import Origin
 from engine.records.vocabulary import TokenKind
@@ -43,6 +44,7 @@ def test_what_it_is_and_can(backend: TopBackend) -> None:
         "log-probabilities": "raw log-probabilities",
         "candidates": "50",
         "prompt log-probabilities": "yes",
+        "batch of prompts": "yes",
         "cached tokens": "yes",
         "own milliseconds": "",
         "slots": "",
@@ -71,6 +73,19 @@ def test_the_mass_that_is_not_told_is_bounded(backend: TopBackend) -> None:
     assert found.ids.shape == (50,)
     assert (np.diff(found.logprobs) <= 0).all()
     assert 0.9 < float(np.exp(found.logprobs).sum()) < 1.0
+
+
+def test_two_texts_are_one_request(backend: TopBackend) -> None:
+    """The first is the one that is read alone above, and the same but for rounding."""
+    found = backend.forward([([504, 3575], [282]), ([504], [3575])])
+    assert (found.passes, len(found.rows)) == (1, 2)
+    server = backend._completer
+    assert isinstance(server, Batching)
+    one, other = server.batch([(504, 3575, 282, 4649, 314), (504,)], 1).answers
+    assert one.top.ids.tolist() == [7042]
+    assert one.top.logprobs[0] == pytest.approx(-0.25807321, abs=1e-3)
+    assert other.top.ids.tolist() != [7042]
+    assert one.times.cached is None, "vLLM tells that of both together"
 
 
 def test_a_chat_prompt_is_in_its_template(backend: TopBackend) -> None:
