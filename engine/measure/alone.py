@@ -58,7 +58,7 @@ def measure_alone(
     """
     dtype, backend = stepper.backend.facts.dtype, stepper.backend
     if not isinstance(backend, Measurable):
-        return AloneMeasured(dtype, tuple(_untold(columns, missing(backend, Measurable))))
+        return AloneMeasured(dtype, tuple(_untold(columns, missing(backend.facts, Measurable))))
     backend, prompt = measurable(backend), list(stepper.path_ids(ROOT))
     longest = max((len(one.tokens) for one in columns), default=0)
     checks: list[_Check] = []
