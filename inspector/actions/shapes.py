@@ -15,6 +15,9 @@ TOLD = "Where the time and bill of four ready requests go; the model is loaded o
 
 def show_shapes(host: Host) -> None:
     """Open their screen, which begins them; a run that goes on would be timed with them."""
+    if host.controller.log.facts is None:
+        host.say("no model is loaded yet", warn=True)
+        return
     if host.controller.busy:
         host.say("space pauses the run first: it would be timed with the requests", warn=True)
         return

@@ -69,6 +69,8 @@ def lines(found: Carried, width: int, *, common: bool = True) -> Iterator[Conten
     """All that is known so far; ``common``: bars of all requests are on one scale."""
     width = max(_LEAST, width)
     facts, done = found.facts, found.answered
+    for line in wrapped("", 0, width, visible(found.error)) if found.error else ():
+        yield Content.styled(line.plain, "$error")
     if facts is not None:
         model = f"{facts.name}, {facts.dtype} on {facts.device_name}"
         yield from wrapped("", 0, width, visible(model))
@@ -91,7 +93,8 @@ def lines(found: Carried, width: int, *, common: bool = True) -> Iterator[Conten
         yield from _table(done, _TIMES, times, width)
     yield heading("What dominates", width)
     for one in done:
-        yield from _said(one.shape.name, dominating(one), width)
+        yield cut(padded(Content(one.shape.name), NAME) + muted(one.shape.what), width)
+        yield from _said("", dominating(one), width)
     yield from _said("the prefix kept", reused(done), width)
     if found.ways:
         yield heading("One long thought, or several short ones", width)
@@ -102,7 +105,7 @@ def lines(found: Carried, width: int, *, common: bool = True) -> Iterator[Conten
 def progress(found: Carried, width: int) -> Content:
     """The current request and its progress, in one line."""
     if found.error:
-        return cut(Content.styled(visible(found.error), "$error"), width)
+        return cut(Content.styled("ended by an error", "$error"), width)
     if found.ended:
         return cut(muted("all requests are answered"), width)
     at = [one.name for one in found.shapes].index(found.now) + 1 if _is_request(found) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -35,6 +36,12 @@ class Came(Message):
         return isinstance(message, Came)
 
 
+# Asked for its height before it is drawn.
+@lru_cache(maxsize=2)
+def _drawn(carried: Carried, width: int, common: bool) -> list[Content]:
+    return list(lines(carried, width, common=common))
+
+
 class ShapesScreen(ModalScreen[Carried]):
     """Answers with what was carried out until it was closed, which ends the rest."""
 
@@ -57,7 +64,7 @@ class ShapesScreen(ModalScreen[Carried]):
             "close",
             "Close",
             id="shapes.close",
-            tooltip="End what still runs; the table is printed",
+            tooltip="End what still runs; on the command line the table is printed",
         ),
     ]
 
@@ -71,7 +78,7 @@ class ShapesScreen(ModalScreen[Carried]):
     def compose(self) -> ComposeResult:
         yield Static(id="now")
         with VerticalScroll(id="lines"):
-            yield Lines(lambda width: list(lines(self.carried, width, common=self._common)))
+            yield Lines(lambda width: _drawn(self.carried, width, self._common))
         yield Footer()
 
     def on_mount(self) -> None:

@@ -104,8 +104,8 @@ class Carried:
 
     @property
     def whole_share(self) -> float:
-        """The share of all requests."""
-        return (len(self.done) + (self.share or 0.0)) / max(1, len(self.shapes))
+        """The share of all requests, and of the thinking in both ways behind them."""
+        return (len(self.done) + (self.share or 0.0)) / (len(self.shapes) + 1)
 
 
 def carry_out(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from inspector.cli.main import COMMANDS
 from inspector.cli.own_prices import own_prices
 from inspector.cli.shapes import add_shapes_options, shapes
 from inspector.cli.shapes_report import report
+from inspector.state.shapes.carry_out import Carried
 from tests.direct import DirectClient
 from tests.ready_requests import all_carried
 
@@ -56,6 +58,31 @@ def test_a_whole_run_on_a_script(capsys: pytest.CaptureFixture[str]) -> None:
         assert first == pytest.approx(one["ttft_ms"])
     assert "shapes" in captured.err
     assert [one["name"] for one in found["serial_parallel"]] == ["serial", "parallel"]
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (all_carried(), 0),
+        (replace(all_carried(), done=(), error="no such model: x\x1b[2J"), 3),
+        (replace(all_carried(), done=(), now="warm-up"), 130),
+        (None, 130),
+    ],
+)
+def test_on_a_terminal_there_is_a_screen_and_the_table_behind_it(
+    found: Carried | None,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("inspector.cli.shapes.is_terminal", lambda: True)
+    monkeypatch.setattr("inspector.cli.shapes.run_in_terminal", lambda app: found)
+    parser = argparse.ArgumentParser()
+    add_shapes_options(parser)
+    assert shapes(Open("scripted"), parser.parse_args([]), connect=DirectClient) == code  # type: ignore[arg-type]
+    captured = capsys.readouterr()
+    assert ("Where the time goes" in captured.out) is (code == 0)
+    assert ("no such model: x␛[2J" in captured.err) is (code == 3)
 
 
 def test_the_command_is_there() -> None:

@@ -64,7 +64,7 @@ def test_what_dominates_is_said_with_its_figures() -> None:
     long, cold, warm, thought = all_carried().answered
     found = [texts([line]).strip() for line in lines(all_carried(), 200)]
     assert (
-        "long document        reading: 56% ƒ of the time; decoding: 67% ~ of the price; "
+        "reading: 56% ƒ of the time; decoding: 67% ~ of the price; "
         "10 tokens in 1 pass, 50.0 ms ƒ a token"
     ) in found
     assert (
@@ -89,12 +89,12 @@ def test_one_long_thought_or_several_short_ones() -> None:
 
 
 def test_progress_is_that_of_the_request() -> None:
-    """One of five is done and the second half: 3 of 10 of the bar's 16 cells."""
+    """One of six parts is done and the second half: a quarter of the bar's 16 cells."""
     whole = all_carried()
     found = replace(
         whole, done=whole.done[:1], ways=(), now=whole.shapes[1].name, share=0.5, detail="token 3"
     )
-    assert progress(found, 80).plain == "▕████▊           ▏ chat turn 40, cold (2 of 5): token 3"
+    assert progress(found, 80).plain == "▕████            ▏ chat turn 40, cold (2 of 5): token 3"
     rows = shown(found)
     assert sum("waits" in row for row in rows) == 6, "three requests in two lists"
     assert "▕████████        ▏ token 3" in "\n".join(rows)
