@@ -49,6 +49,15 @@ class Pooled(Protocol):
 
 
 @runtime_checkable
+class Templated(Protocol):
+    """Has the chat template at hand, and not only a server that applies it."""
+
+    @property
+    def chat_template(self) -> str:
+        """Source of the chat template; "" without one."""
+
+
+@runtime_checkable
 class Measurable(Protocol):
     """Reads other texts beside the run, to hold its figures against theirs."""
 

@@ -55,6 +55,12 @@ def has_template(tokenizer: Any) -> bool:
     return bool(getattr(tokenizer, "chat_template", None))
 
 
+def template_text(tokenizer: Any) -> str:
+    """Source of the chat template, or of all there are by name; "" without one."""
+    found = getattr(tokenizer, "chat_template", None) or ""
+    return "\n".join(map(str, found.values())) if isinstance(found, dict) else str(found)
+
+
 def _raw(tokenizer: Any, text: str) -> tuple[list[int], list[Origin]]:
     """The text as it is, with the special tokens that the tokenizer puts around it."""
     ids = list(tokenizer(text, add_special_tokens=True)["input_ids"])

@@ -78,6 +78,7 @@ class ScriptedBackend:
         }
         self._longest = max(map(len, self._by_bytes), default=0)
         self._template = template
+        self.chat_template = "".join(template or ())
         self._delay_ms = delay_ms
         self.fault = fault
         self._passes = 0

@@ -6,9 +6,10 @@ tokens, the closing tag's ids are taken instead of drawn, and the model goes on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from engine.backends.abilities import Templated
 from engine.backends.base import Backend, BackendError
 from engine.backends.tokens import ids_of, tokenized
 from engine.records.prompt import PromptRecord
@@ -26,7 +27,7 @@ KNOWN_TAGS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<thought>", "</thought>"),
 )
-"""Tags of published models; a tokenizer that has a token for both of a pair thinks between them."""
+"""Tags of published models."""
 _REMEMBERED = 4096
 
 
@@ -140,10 +141,20 @@ def _ids(tree: LiveTree, nodes: Sequence[int]) -> list[int]:
 
 
 def own_tags(backend: Backend) -> ThinkingSettings:
-    """The first known pair of which the tokenizer has both as a token; no tags without one."""
-    for opens, closes in KNOWN_TAGS:
-        if all(_is_token(backend, tag) for tag in (opens, closes)):
-            return ThinkingSettings(opens, closes, "tokenizer")
+    """The first known pair that the tokenizer has both of as tokens, or the chat template names.
+
+    A template that writes one, or takes it off old turns, is for a model that thinks between them.
+    Nothing else of a model's files tells: no field of its configuration does. No tags without.
+    """
+    template = backend.chat_template if isinstance(backend, Templated) else ""
+    told: dict[str, Callable[[str], bool]] = {
+        "tokenizer": lambda tag: _is_token(backend, tag),
+        "chat template": lambda tag: tag in template,
+    }
+    for source, tells in told.items():
+        for tags in KNOWN_TAGS:
+            if all(map(tells, tags)):
+                return ThinkingSettings(*tags, source)
     return ThinkingSettings()
 
 

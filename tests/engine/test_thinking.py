@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from engine.backends.prompt import template_text
 from engine.backends.scripted import ScriptedBackend
 from engine.drafts.ngram import PromptLookup
 from engine.records.prompt import Origin, PromptRecord
@@ -73,6 +76,35 @@ def test_the_models_own_tags_are_those_that_are_tokens() -> None:
     assert own_tags(thinker()) == TAGS
     assert own_tags(thinker(tags=False)) == ThinkingSettings()
     assert own_tags(ScriptedBackend.uniform("abc")) == ThinkingSettings()
+
+
+@pytest.mark.parametrize(
+    ("template", "found"),
+    [
+        (("user: ", "\nassistant: <think>\n{# until </think> #}"), ("<think>", "</think>")),
+        (("[THINK]", "[/THINK]"), ("[THINK]", "[/THINK]")),
+        (("user: ", "<think>"), ("", "")),
+        (None, ("", "")),
+    ],
+)
+def test_tags_of_several_tokens_are_the_models_own_where_its_template_names_both(
+    template: tuple[str, str] | None, found: tuple[str, str]
+) -> None:
+    own = own_tags(ScriptedBackend.uniform("abc", template=template))
+    assert (own.opens, own.closes) == found
+    assert own.source == ("chat template" if own.known else "")
+
+
+def test_of_several_templates_by_name_all_are_looked_through() -> None:
+    named = SimpleNamespace(chat_template={"default": "<think>", "tool_use": "</think>"})
+    assert template_text(named) == "<think>\n</think>"
+    assert template_text(SimpleNamespace(chat_template=None)) == template_text(object()) == ""
+
+
+def test_a_pair_of_tokens_goes_before_one_that_the_template_names() -> None:
+    backend = thinker()
+    backend.chat_template = "[THINK] [/THINK]"
+    assert own_tags(backend) == TAGS
 
 
 # --- the budget -----------------------------------------------------------------------------

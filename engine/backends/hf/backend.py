@@ -127,6 +127,11 @@ class HFBackend:
 
     # --- tokens -------------------------------------------------------------------------------
 
+    @property
+    def chat_template(self) -> str:
+        """Source of the chat template."""
+        return prompts.template_text(self._tokenizer)
+
     def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
         """Ids of ``text``; with ``chat``, of the model's own template around it.
 

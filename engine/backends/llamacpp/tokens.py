@@ -23,6 +23,7 @@ class GgufTokens:
         self.token = cache(model.token)
         """The token of an id."""
         self._tokenizer = _Tokenizer(model, ids_of)
+        self.chat_template = prompt.template_text(self._tokenizer)
 
     def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
         return prompt.encode(

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.backends.abilities import Numbering
+from engine.backends.abilities import Numbering, Templated
 from engine.backends.base import (
     BackendError,
     Encoded,
@@ -63,6 +63,11 @@ class TopBackend:
     @property
     def facts(self) -> ModelFacts:
         return self._facts
+
+    @property
+    def chat_template(self) -> str:
+        """Source of the chat template, where it is at hand: of a file, not of a server."""
+        return self._tokens.chat_template if isinstance(self._tokens, Templated) else ""
 
     def tokenize(self, text: str, *, chat: bool, system: str | None) -> Encoded:
         return self._tokens.tokenize(text, chat=chat, system=system)
