@@ -30,8 +30,18 @@ class Columns:
     stepper: Stepper
     steps: list[ColumnStep]
     state: ColumnsSet
+    held: tuple[str, ...] = ()
+    """Columns that were to have no token now, and could have had one."""
     reached: str = ""
     """The breakpoint that has paused them, by the column that it struck in."""
+
+    @property
+    def reason(self) -> str:
+        """The reason for which they stand; "" where they were told to."""
+        if self.reached or self.steps:
+            return self.reached
+        held = f"paused: {', '.join(self.held)}; " if self.held else ""
+        return f"{held}every {'other ' if held else ''}column has ended"
 
     def run(
         self, count: int | None, pause: Callable[[], bool]
@@ -76,7 +86,7 @@ def columns_of(
     if not numbers or len(numbers) > MOST_COLUMNS or len(set(numbers)) < len(numbers):
         raise StepperError(f"give 1 to {MOST_COLUMNS} columns, each with a number of its own")
     began = {one.column: one.parent for one in told.columns}
-    steps, states = [], []
+    steps, states, held = [], [], []
     for one in command.columns:
         settings, speculation, error = None, drafts.speculation, ""
         try:
@@ -87,13 +97,16 @@ def columns_of(
             error = " ".join(str(failed).split())
         state = _state(one, stepper, settings, speculation, error)
         states.append(replace(state, parent=began.get(one.number, state.parent)))
-        if not one.held:
+        if one.held:
+            if not error and one.parent not in stepper.tree.stops:
+                held.append(one.title or f"column {one.number}")
+        else:
             steps.append(
                 ColumnStep(
                     one.number, one.parent, settings, one.seed, one.force, speculation, error
                 )
             )
-    return Columns(stepper, steps, ColumnsSet(tuple(states)))
+    return Columns(stepper, steps, ColumnsSet(tuple(states)), tuple(held))
 
 
 def _state(

@@ -323,7 +323,7 @@ class Engine:
         finally:
             self._send_pool()
         ended = RunState.PAUSED if columns.steps else RunState.STOPPED
-        self._state(ended, columns.reached or ("" if columns.steps else "every column has ended"))
+        self._state(ended, columns.reason)
 
     def _begin_running(self) -> bool:
         """Read what is left of the prompt; False when a pause came in between."""

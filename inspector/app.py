@@ -116,7 +116,7 @@ class Inspector(FlowApp[None]):
         self._recovery = Recovery(self, self.sessions, library) if library is not None else None
         self.replay = Replay(self, recording) if recording is not None else None
         self.tour = Tour(self, self.replay.show) if tour and self.replay is not None else None
-        self.running = Running(self, self._player)
+        self.running = Running(self, self.player)
         self._allowed = Allowed(self, self._recovery, recording, toured=tour)
         # Who wants nothing kept wants nothing on the disk.
         folder = cache_dir() if recorder is not None and recorder.wanted else None
@@ -195,13 +195,13 @@ class Inspector(FlowApp[None]):
                 debugger.tick(self.controller.view, self.busy_s)
 
     @property
-    def _player(self) -> Player | None:
+    def player(self) -> Player | None:
         return self.replay.player if self.replay is not None else None
 
     @property
     def busy_s(self) -> float | None:
         """Seconds since the engine last gave a sign of life during a pass; None when idle."""
-        if self._player is not None and self._player.tempo is not None:
+        if self.player is not None and self.player.tempo is not None:
             # Between two tokens that are played no pass runs that could take long.
             return None
         return self._painter.pass_s
@@ -253,8 +253,8 @@ class Inspector(FlowApp[None]):
         self.running.pause_or_run()
 
     def action_stream(self) -> None:
-        if self._player is not None:
-            self._player.stream()
+        if self.player is not None:
+            self.player.stream()
 
     def action_redraw(self) -> None:
         self.forks.redraw()

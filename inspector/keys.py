@@ -204,7 +204,10 @@ USES_FILES = frozenset(["save", "export", "sessions", "interrupted", "suspend_pr
 
 
 ANYWHERE = frozenset(
-    ["help", "command_palette", "breakpoints", "restart", "suspend_process", "save", "export"]
+    [
+        *("help", "command_palette", "breakpoints", "restart", "suspend_process", "save"),
+        *("export", "stream"),
+    ]
 )
 """Actions that also mean something above a screen that shows the run in its own way."""
 

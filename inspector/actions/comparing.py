@@ -126,6 +126,8 @@ class Comparing:
         """The columns of a recorded comparison, where there are some."""
         log = self._host.controller.log
         found = recorded_columns(self._new())
+        if self._host.player is not None and self._host.player.wanted:
+            found.first()
         if len(found.columns) >= 2 and log.prompt is not None:
             await self._show(found)
 
@@ -142,11 +144,15 @@ class Comparing:
             changed=host.paint,
             as_text=self._as_text,
             can_run=lambda: host.engine.can_run,
+            play=lambda: host.player is not None and host.player.play(made),
+            stand=lambda: host.player is not None and host.player.stop(),
         )
         try:
             await host.ask(self._screen)
         finally:
             self._screen = None
+            if host.player is not None:
+                host.player.stop()
             made.pause()
             if made.columns:
                 host.controller.cursor.go_to(made.column.cursor.node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.app import App
 from textual.screen import Screen
@@ -16,6 +16,9 @@ from inspector.screens.debugger import DebuggerScreen
 from inspector.state.controller import Controller
 from inspector.state.engine import Engine
 from inspector.state.request import Request
+
+if TYPE_CHECKING:
+    from inspector.actions.player import Player
 
 
 class Host(Protocol):
@@ -37,6 +40,10 @@ class Host(Protocol):
     @property
     def busy_s(self) -> float | None:
         """Seconds since the engine last gave a sign of life during a pass; None when idle."""
+
+    @property
+    def player(self) -> Player | None:
+        """What plays a recording, where one is shown."""
 
     @property
     def focused(self) -> Widget | None: ...

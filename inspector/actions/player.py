@@ -9,6 +9,7 @@ from textual.timer import Timer
 
 from engine.records.events import RunState, StateChanged
 from inspector.actions.host import Host
+from inspector.state.comparison import Comparison
 from inspector.state.replay_client import RECORDING, Tempo
 from sessions.reader import Session
 
@@ -26,7 +27,7 @@ class Playing:
 
 
 class Player:
-    """Moves the cursor along a recorded branch as its tokens came."""
+    """Moves the cursor along a recorded branch as its tokens came, or those of columns."""
 
     def __init__(self, host: Host, session: Session, playing: Playing) -> None:
         self._host = host
@@ -36,15 +37,29 @@ class Player:
         self._timer: Timer | None = None
         self.tempo: Tempo | None = None
         """Times at which the next tokens come, while it plays."""
+        self._columns: Comparison | None = None
 
-    def play(self) -> bool:
-        """Play what follows the cursor; False where nothing does, or no tempo is wanted."""
-        view, speed = self._host.controller.view, self._playing.speed
-        if speed is None or not view.ahead:
+    @property
+    def wanted(self) -> bool:
+        """True if the recording is to be played."""
+        return bool(self._playing.speed)
+
+    def play(self, columns: Comparison | None = None) -> bool:
+        """Play what follows the cursor, or those of all ``columns``.
+
+        False where nothing does, or no tempo is wanted.
+        """
+        speed, controller = self._playing.speed, self._host.controller
+        views = [controller.view] if columns is None else [one.view for one in columns.columns]
+        ahead = [(one.branch, one.cursor) for one in views if one.ahead]
+        if speed is None or not ahead:
             return False
         self.stop()
-        streaming = self._playing.streaming
-        self.tempo = Tempo(self._session, view.branch, view.cursor, speed, streaming=streaming)
+        streaming, passes = self._playing.streaming, controller.log.passes
+        self.tempo = Tempo(self._session, ahead, speed, streaming=streaming, passes=passes)
+        self._columns = columns
+        if columns is not None:
+            columns.played = True
         self._began = time.monotonic()
         self._go_on()
         return True
@@ -56,6 +71,8 @@ class Player:
         if self.tempo is None:
             return False
         self.tempo = self._timer = None
+        if self._columns is not None:
+            self._columns.played = False
         self._host.controller.take([StateChanged(RunState.PAUSED, RECORDING)])
         self._host.paint()
         return True
@@ -101,7 +118,10 @@ class Player:
         if tempo is None:
             return
         for node in tempo.arrived(self._elapsed_s):
-            controller.cursor.node = node
+            if self._columns is not None:
+                self._columns.follow(node)
+            else:
+                controller.cursor.node = node
             if controller.breakpoints.reached(node):
                 self.stop()
                 return

@@ -30,6 +30,8 @@ class Comparison:
         """Place of the column that the panes below the columns show."""
         self.against = 0
         """Place of the column that it is compared with."""
+        self.played = False
+        """True while a recording's tokens come as they came."""
         self._send = send
         self._partings = Partings()
         self._next_number = 0
@@ -189,6 +191,13 @@ class Comparison:
         for one in self.columns:
             one.go_to(one.depth)
 
+    def follow(self, node: int) -> None:
+        """Move the cursors that a recorded token comes next for."""
+        depth = self.log.tree.depth(node) or 0
+        for one in self.columns:
+            if one.position < depth and self.log.tree.above(one.tip, depth) == node:
+                one.go_to(depth)
+
     def _bring_to(self, depth: float) -> None:
         self._target = depth
         for one in self._together:
@@ -203,7 +212,9 @@ class Comparison:
         return self._target is not None or self._in_flight
 
     def extends(self, column: ComparedColumn) -> bool:
-        """True if a column is one of those that are being extended, or will be."""
+        """True if a column is one of those that are being extended, or will be; or are played."""
+        if self.played:
+            return column.position < column.depth
         only = self._only
         going = column.goes_on if only is None else column is only
         return self.running and going

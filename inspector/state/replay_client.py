@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from engine.commands import (
@@ -18,10 +18,12 @@ from engine.commands import (
     SendLogits,
     SendVocabulary,
     Step,
+    StepMany,
     Submit,
     Tokenize,
     UndoDelete,
 )
+from engine.records.columns import PassRecord
 from engine.records.events import Record, RunState, StateChanged
 from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
@@ -41,7 +43,7 @@ NOT_STORED = "the rest is not stored"
 
 _ASKS_FOR_A_MODEL = (
     *(Configure, DeleteBranch, MeasureCurves, MeasureDrift, NameBranch),
-    *(Run, Step, Submit, Tokenize, UndoDelete),
+    *(Run, Step, StepMany, Submit, Tokenize, UndoDelete),
 )
 
 
@@ -104,24 +106,34 @@ def differences(session: Session, facts: ModelFacts) -> list[Change]:
 
 
 class Tempo:
-    """Arrival times of the tokens after the cursor, ``speed`` times as fast as recorded."""
+    """Arrival times of the tokens after each cursor, ``speed`` times as fast as recorded."""
 
     def __init__(
         self,
         session: Session,
-        branch: Sequence[StepRecord],
-        cursor: int,
+        branches: Iterable[tuple[Sequence[StepRecord], int]],
         speed: float,
         *,
         streaming: bool,
+        passes: Sequence[PassRecord] = (),
     ) -> None:
-        """``branch``: the steps from the first token to the last one."""
-        arrivals = arrivals_ms(session.prompt, session.prefill, branch)
-        nodes: list[int] = figures_of(branch)["node"].tolist()
-        at = nodes.index(cursor) + 1 if cursor in nodes else 0
-        began = arrivals[at - 1] if at else 0.0
-        self._due = [(arrival - began) / 1000.0 / speed for arrival in arrivals[at:]]
-        self._nodes = nodes[at:]
+        """``branches``: each the steps from the first token to the last one, and the cursor.
+
+        ``passes`` over columns: tokens of one pass come at once.
+        """
+        due: dict[int, float] = {}
+        self._last: list[int] = []
+        for branch, cursor in branches:
+            arrivals = arrivals_ms(session.prompt, session.prefill, branch, passes)
+            nodes: list[int] = figures_of(branch)["node"].tolist()
+            at = nodes.index(cursor) + 1 if cursor in nodes else 0
+            began = arrivals[at - 1] if at else 0.0
+            for node, arrival in zip(nodes[at:], arrivals[at:], strict=True):
+                # Branches may begin with the same tokens.
+                due.setdefault(node, (arrival - began) / 1000.0 / speed)
+            self._last += nodes[-1:]
+        self._nodes = sorted(due, key=due.__getitem__)
+        self._due = [due[node] for node in self._nodes]
         self.streaming = streaming
         """True if tokens are shown as they come; else the whole text when its last one comes."""
 
@@ -129,9 +141,9 @@ class Tempo:
         return bool(self._nodes)
 
     def arrived(self, elapsed_s: float) -> list[int]:
-        """The nodes that have come by now, each told once; without streaming only the last."""
+        """The nodes that have come by now, each told once; without streaming each branch's last."""
         if not self.streaming:
-            found = self._nodes[-1:] if self.left_s(elapsed_s) <= 0.0 else []
+            found = self._last if self._nodes and self.left_s(elapsed_s) <= 0.0 else []
             self._due, self._nodes = ([], []) if found else (self._due, self._nodes)
             return found
         count = sum(due <= elapsed_s for due in self._due)

@@ -63,13 +63,19 @@ class CompareScreen(RunScreen[None]):
         changed: Callable[[], None],
         as_text: Callable[[], None],
         can_run: Callable[[], bool],
+        play: Callable[[], bool],
+        stand: Callable[[], bool],
     ) -> None:
-        """``changed`` has the app draw; ``as_text`` shows the two columns as one text."""
+        """``changed`` has the app draw; ``as_text`` shows the two columns as one text.
+
+        ``play`` begins to play a recording, and ``stand`` stops that; False: there is nothing to.
+        """
         super().__init__()
         self.comparison = comparison
         self._changed = changed
         self._as_text = as_text
         self._can_run = can_run
+        self._play, self._stand = play, stand
         self._opened = LADDER
         self._third = FIGURES
         self._zoomed = ""
@@ -270,16 +276,19 @@ class CompareScreen(RunScreen[None]):
         self._changed()
 
     def action_continue(self) -> None:
-        self.comparison.run()
-        self._changed()
+        if not self._play():
+            self.comparison.run()
+            self._changed()
 
     def action_pause_or_run(self) -> None:
-        self.comparison.toggle()
-        self._changed()
+        if not (self._stand() or (not self.comparison.running and self._play())):
+            self.comparison.toggle()
+            self._changed()
 
     def action_interrupt(self) -> None:
-        self.comparison.pause()
-        self._changed()
+        if not self._stand():
+            self.comparison.pause()
+            self._changed()
 
     def action_first(self) -> None:
         self.comparison.first()

@@ -180,6 +180,9 @@ def test_columns_end_one_by_one_and_the_rest_goes_on() -> None:
 def test_the_end_of_all_is_a_stop_and_a_part_of_it_a_pause() -> None:
     states = [one for one in asked(StepMany(TWO, None)) if isinstance(one, StateChanged)]
     assert states[-1] == StateChanged(RunState.STOPPED, "every column has ended")
+    held = (dataclasses.replace(TWO[0], held=True, title="cold"), TWO[1])
+    states = [one for one in asked(StepMany(held, None)) if isinstance(one, StateChanged)]
+    assert states[-1].reason == "paused: cold; every other column has ended"
     states = [one for one in asked(StepMany(TWO, 2)) if isinstance(one, StateChanged)]
     assert states[-1] == StateChanged(RunState.PAUSED, "")
 

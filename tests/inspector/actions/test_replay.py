@@ -233,19 +233,19 @@ def test_tokens_come_when_they_came() -> None:
     _, prompt, prefill, *later = fakes.case_36()
     steps = [step for step in later if isinstance(step, StepRecord)]
     session: Any = type("S", (), {"prompt": prompt, "prefill": prefill})()
-    whole = Tempo(session, steps, 0, 1.0, streaming=True)
+    whole = Tempo(session, [(steps, 0)], 1.0, streaming=True)
     assert whole.wait_s(0.0) == pytest.approx(0.5)
     assert whole.arrived(0.49) == []
     assert whole.arrived(0.71) == [1, 2, 3]
     assert whole.arrived(0.91) == [4, 5]
     assert not whole
-    at_once = Tempo(session, steps, 0, 1.0, streaming=False)
+    at_once = Tempo(session, [(steps, 0)], 1.0, streaming=False)
     assert at_once.wait_s(0.0) == pytest.approx(0.9), "the last token comes at the same moment"
     assert at_once.arrived(0.91) == [5]
-    twice = Tempo(session, steps, 3, 2.0, streaming=True)
+    twice = Tempo(session, [(steps, 3)], 2.0, streaming=True)
     assert twice.wait_s(0.0) == pytest.approx(0.05)
     assert twice.arrived(0.11) == [4, 5]
-    assert not Tempo(session, steps, 5, 1.0, streaming=False)
+    assert not Tempo(session, [(steps, 5)], 1.0, streaming=False)
 
 
 def test_streaming_is_switched_on_the_way() -> None:
@@ -253,7 +253,7 @@ def test_streaming_is_switched_on_the_way() -> None:
     _, prompt, prefill, *later = fakes.case_36()
     steps = [step for step in later if isinstance(step, StepRecord)]
     session: Any = type("S", (), {"prompt": prompt, "prefill": prefill})()
-    tempo = Tempo(session, steps, 0, 1.0, streaming=True)
+    tempo = Tempo(session, [(steps, 0)], 1.0, streaming=True)
     assert tempo.arrived(0.61) == [1, 2]
     tempo.streaming = False
     assert tempo.wait_s(0.65) == pytest.approx(0.25)

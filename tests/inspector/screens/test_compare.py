@@ -14,9 +14,12 @@ from textual.screen import Screen
 
 from engine.commands import Settings, StepMany
 from engine.records.alone import AloneParting, ColumnAlone
+from engine.records.events import RunState
 from engine.records.step import Draw, How
 from engine.records.vocabulary import Token
+from inspector.actions.player import Playing
 from inspector.app import Inspector
+from inspector.replaying import replaying
 from inspector.screens.compare import sweep, table, why
 from inspector.screens.compare.ask import understand
 from inspector.screens.compare.column import ColumnPane, ColumnUI, draw
@@ -29,6 +32,7 @@ from inspector.state.recorder import Recorder
 from inspector.state.request import ColumnRequest, Request
 from inspector.widgets.line_view import Pane
 from inspector.widgets.status import StatusLine
+from sessions import open_session
 from sessions.compare.column_figures import ColumnFigures
 from sessions.compare.why_part import why_part
 from tests.direct import DirectClient, script
@@ -352,9 +356,6 @@ async def test_a_new_engine_goes_on_with_the_columns() -> None:
 
 
 async def test_a_session_with_columns_is_shown_again_and_computes_nothing(tmp_path: Path) -> None:
-    from inspector.replaying import replaying
-    from sessions import open_session
-
     path = tmp_path / "two.llmi"
     one = comparing(*FOUR[:2], recorder=Recorder(lambda text: path))
     async with one.run_test(size=(100, 30)) as pilot:
@@ -416,6 +417,52 @@ async def test_branches_that_no_pass_joined_are_exported_too(
     assert [line["seed"] for line in lines[1:3]] == seeds
     assert lines[1]["settings"]["temperature"]["value"] == 1.0
     assert lines[-1]["batch"]["tokens"] == 0
+
+
+async def test_recorded_columns_are_played_as_they_came(tmp_path: Path) -> None:
+    """Two columns of ten tokens, of which the first is one and the same."""
+    path = tmp_path / "two.llmi"
+    one = comparing(*FOUR[:2], recorder=Recorder(lambda text: path))
+    async with one.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "N", "q")
+        one.exit()
+    opening, configure, submit = script()
+    asked = Request(opening, configure, submit)
+    slow = replaying(open_session(path), asked, playing=Playing(speed=1e-6))
+    async with slow.run_test(size=(160, 48)) as pilot:
+        await press(pilot)
+        columns = compared(slow).comparison.columns
+        assert [column.position for column in columns] == [0, 0], "what is played begins before it"
+        await press(pilot, "c")
+        assert slow.controller.log.state.state is RunState.RUNNING
+        assert "replayed 1e-06x, streaming" in screen_text(slow).splitlines()[0]
+        assert screen_text(slow).count("▶ runs") == 2
+        player = slow.player
+        assert player is not None
+        assert player.tempo is not None
+        # As if half of each had come: all tokens of a pass come at once.
+        player._began -= player.tempo._due[len(player.tempo._due) // 2]
+        player._wait()
+        await settled(pilot)
+        assert 0 < columns[0].position == columns[1].position < 10
+        await press(pilot, "S")
+        assert "not streaming" in screen_text(slow).splitlines()[0]
+        await press(pilot, "space")
+        assert slow.controller.log.state.state is RunState.PAUSED
+        assert screen_text(slow).count("○ ready") == 2
+        here = columns[0].position
+        await press(pilot, "n")
+        assert [column.position for column in columns] == [here + 1] * 2
+        await press(pilot, "c", "q")
+        assert slow.controller.log.state.state is RunState.PAUSED, "no screen shows them now"
+    fast = replaying(open_session(path), asked, playing=Playing(speed=1e6))
+    async with fast.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "space")
+        await settled(pilot)
+        assert [column.position for column in compared(fast).comparison.columns] == [10, 10]
+        # There is no model that could go on: nobody waits for one.
+        await press(pilot, "c")
+        assert not compared(fast).comparison.running
 
 
 async def test_no_token_and_no_title_acts_on_the_terminal() -> None:
