@@ -68,7 +68,7 @@ def _below(view: ColumnView, ui: ColumnUI, width: int) -> list[Content]:
     state, style = ("▶ runs", "$success") if ui.waiting else ("○ ready", "$title")
     if view.facts is None:
         state, style = "◌ no model yet", "$title"
-    elif step is not None and step.stop is not None:
+    elif step is not None and step.stop is not None and not ui.waiting:
         state, style = f"■ {step.stop.kind.value.replace('_', ' ')}", "$accent"
     elif ui.paused:
         state, style = "‖ paused", "$warning"
