@@ -43,7 +43,7 @@ class Host(Protocol):
 
     @property
     def player(self) -> Player | None:
-        """What plays a recording, where one is shown."""
+        """The player of the recording that is shown; None where none is."""
 
     @property
     def focused(self) -> Widget | None: ...
