@@ -22,7 +22,7 @@ class SafeText(LineFilter):
     """Makes what acts on a terminal visible in a painted line, which stays as wide as it is."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        if all(one.text.isprintable() for one in segments):
+        if "".join([one.text for one in segments]).isprintable():
             return segments
         texts = [
             one.text if one.control else safe(one.text, newline="⏎", tab="⇥") for one in segments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, on
@@ -64,6 +65,11 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self._layout = Layout()
         self._layout.use(self._layouts.desk)
         self._laid_out: tuple[object, ...] = ()
+        # Every paint goes through these; none before the screen is composed.
+        self._panes: Sequence[Pane] = ()
+        self._strips: Sequence[WatchStrip] = ()
+        self._hints: Sequence[KeyHint] = ()
+        self._status: Sequence[StatusLine] = ()
 
     def compose(self) -> ComposeResult:
         yield StatusLine(id="status")
@@ -79,6 +85,9 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         yield Footer()
 
     def on_mount(self) -> None:
+        self._panes = [*self.query(Pane)]
+        self._strips, self._hints = [*self.query(WatchStrip)], [*self.query(KeyHint)]
+        self._status = [*self.query(StatusLine)]
         self._lay_out()
         self._focus_on(self._layout.opened)
         # A recording is there before the panes are.
@@ -107,7 +116,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def _open(self, names: set[str]) -> None:
         """Have these panes on screen, and no others."""
-        for pane in self.query(Pane):
+        for pane in self._panes:
             wanted = pane.id in names
             if wanted and not pane.display:
                 # Hidden, it was not told of what happened.
@@ -178,7 +187,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         """Keep the focus on a pane that is on screen."""
         focused = self.focused
         if not isinstance(focused, Pane) or not focused.display:
-            shown = [pane.id or "" for pane in self.query(Pane) if pane.display]
+            shown = [pane.id or "" for pane in self._panes if pane.display]
             self._focus_on(LADDER if LADDER in shown else shown[-1])
 
     def action_jump(self) -> None:
@@ -254,9 +263,9 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self._view = view
         with self.app.batch_update():
             self.tick(view, busy_s)
-            for strip in self.query(WatchStrip):
+            for strip in self._strips:
                 strip.show(watched)
-            for hint in self.query(KeyHint):
+            for hint in self._hints:
                 hint.show(view)
             self._show_panes()
 
@@ -270,11 +279,11 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
     def tick(self, view: View, busy_s: float | None) -> None:
         """Only the status line: a pass is taking long."""
         # There is none before the screen is composed, nor while the app ends.
-        for line in self.query(StatusLine):
+        for line in self._status:
             line.show(view, busy_s)
 
     def _show_panes(self, *, tried: bool = False) -> None:
-        for pane in self.query(Pane):
+        for pane in self._panes:
             # One that has no place yet, at the very beginning, draws this once it has.
             if pane.display and (not tried or SPECS[pane.id or ""].tried):
                 pane.show(self._view)
@@ -282,7 +291,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     @property
     def _panes_in_sight(self) -> list[Pane]:
-        return [pane for pane in self.query(Pane) if pane.display and pane.size.area]
+        return [pane for pane in self._panes if pane.display and pane.size.area]
 
     def wants(self, want: Want) -> bool:
         """True if a pane on screen lacks something."""

@@ -7,7 +7,8 @@ and coloured by the theme's variables (``"$bar"``, ``"on $surprisal-3"``, ``"$cu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -195,8 +196,13 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _refresh_changed(self) -> None:
         """Repaint the lines that differ from what is on screen, and no others."""
-        width, height = self._made_for[1]
-        changed = [y for y in range(height) if not self._is_painted(y, width)]
+        width = self._made_for[1].width
+        painted = self.painter.is_painted
+        changed = [
+            y
+            for y, (line, selected) in enumerate(self._lines())
+            if not painted(y, line, width, selected=selected)
+        ]
         if changed:
             self.refresh(*(Region(0, y, width, 1) for y in changed))
 
@@ -227,14 +233,17 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         if not self.scrollable_content_region.size.area:
             return super().render_lines(crop)
         self.prepare()
-        width, height = self.outer_size
-        top, below = self.gutter.top, height - self.gutter.bottom
-        frame = self._framed_now(top)
-        strips = [
-            self._in_frame(y - top, frame) if top <= y < below else self._edge(y)
-            for y in crop.line_range
-        ]
-        if crop.column_span == (0, width):
+        top, inside = self.gutter.top, self._made_for[1]
+        frame, framed = self._framed_now(top), self.painter.framed
+        lines = dict(enumerate(self._lines(), start=top))
+        strips = []
+        for y in crop.line_range:
+            if y in lines:
+                line, selected = lines[y]
+                strips.append(framed(y - top, line, inside.width, frame, selected=selected))
+            else:
+                strips.append(self._edge(y))
+        if crop.column_span == (0, self.outer_size.width):
             return strips
         return [strip.crop(*crop.column_span) for strip in strips]
 
@@ -252,37 +261,27 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
             self._edges[y] = super().render_lines(Region(0, y, self.outer_size.width, 1))[0]
         return self._edges[y]
 
-    def _in_frame(self, y: int, frame: Frame) -> Strip:
-        line, selected = self._line(y)
-        return self.painter.framed(y, line, self._made_for[1].width, frame, selected=selected)
-
     def render_line(self, y: int) -> Strip:
-        line, selected = self._line(y)
+        line, selected = next(islice(self._lines(), y, None), (_BLANK, False))
         return self.painter.strip(y, line, self._made_for[1].width, selected=selected)
 
-    def _is_painted(self, y: int, width: int) -> bool:
-        line, selected = self._line(y)
-        return self.painter.is_painted(y, line, width, selected=selected)
+    def _lines(self) -> Iterator[tuple[Content, bool]]:
+        """All lines inside the frame from the top, and True with one that is selected."""
+        height = self._made_for[1].height
+        return islice(self._all_lines(self.drawn, self.drawn.room(height)), height)
 
-    def _line(self, y: int) -> tuple[Content, bool]:
-        """The pane's line ``y``, and True if it is the selected row."""
-        drawn = self.drawn
-        above, height = len(drawn.header), drawn.room(self._made_for[1].height)
-        if y < above:
-            return drawn.header[y], False
-        if y >= above + height:
-            line = y - above - height
-            pinned = line < len(drawn.pinned) and drawn.pinned[line] == self.selected
-            shown = drawn.footer[line] if line < len(drawn.footer) else _BLANK
-            return shown, pinned and self.has_focus
-        index = y - above + round(self.scroll_offset.y)
-        if index >= len(drawn.rows):
-            return _BLANK, False
-        at, row = self._in_sight.get(y, (-1, _BLANK))
-        if at != index:
-            row = drawn.rows[index]
-            self._in_sight[y] = index, row
-        return row, self.SELECTABLE and index == self.selected and self.has_focus
+    def _all_lines(self, drawn: Picture, room: int) -> Iterator[tuple[Content, bool]]:
+        selected = self.selected if self.has_focus else -1
+        yield from ((line, False) for line in drawn.header)
+        top, end = round(self.scroll_offset.y), len(drawn.rows)
+        for index in range(top, top + room):
+            at, row = self._in_sight.get(index - top, (-1, _BLANK))
+            if at != index and index < end:
+                row = drawn.rows[index]
+                self._in_sight[index - top] = index, row
+            yield row if index < end else _BLANK, self.SELECTABLE and index == selected < end
+        for number, line in enumerate(drawn.footer):
+            yield line, number < len(drawn.pinned) and drawn.pinned[number] == selected
 
     # --- moving -------------------------------------------------------------------------------
 

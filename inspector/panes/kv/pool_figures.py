@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from textual.content import Content
 
 from engine.records.cache import PoolState
@@ -25,6 +27,7 @@ _FLOAT16, _SCALE = 2, 2
 """Bytes of a number in float16, and of the scale that an 8-bit vector has."""
 
 
+@lru_cache(maxsize=8)
 def pool_figures(pool: PoolState, facts: ModelFacts | None, width: int) -> list[Content]:
     """Sizes are those of the record, which sums them from the real tensors."""
     blocks = sum(group.blocks for group in pool.groups)
