@@ -178,6 +178,18 @@ class SendLogits:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowNext:
+    """Answer with ``Upcoming``: what the token after ``parent`` will be drawn from; draw nothing.
+
+    The prompt is read first where that is still to do; another command that comes ends that.
+    There is no answer where a branch had to be read again, or the settings leave no token.
+    """
+
+    parent: int
+    settings: Settings | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SendVocabulary:
     """Answer with every token of the model."""
 
@@ -306,6 +318,7 @@ Command = (
     | SetBreakpoints
     | Pause
     | SendLogits
+    | ShowNext
     | SendVocabulary
     | Tokenize
     | Measurement

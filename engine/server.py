@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from multiprocessing.connection import Connection
 
@@ -31,6 +31,7 @@ from engine.commands import (
     SendVocabulary,
     SetBreakpoints,
     Settings,
+    ShowNext,
     Step,
     StepMany,
     Submit,
@@ -58,6 +59,7 @@ from engine.run.checks import StepperError
 from engine.run.stepper import Stepper
 from engine.sampling.candidates import SamplingError
 from engine.sampling.chain import Effective, SpecError, effective
+from engine.steps import next_of, steps_of
 from engine.timing import now_ms
 
 _HELD = 256
@@ -154,6 +156,8 @@ class Engine:
                 self._send(self._run.undelete())
             case SetBreakpoints():
                 self._set_breakpoints(command)
+            case ShowNext():
+                self._show_next(command)
             case SendLogits():
                 self._send(DenseLogits(command.node, self._run.dense(command.node)))
             case SendVocabulary():
@@ -284,7 +288,7 @@ class Engine:
         if not self._begin_running():
             return
         if isinstance(command, Step):
-            steps = self._steps(command, settings)
+            steps = steps_of(command, stepper, settings, self._pause_wanted)
         else:
             run = stepper.run(self._pause_wanted, at=node, seed=command.seed, settings=settings)
             steps = islice(run, command.count)
@@ -334,20 +338,16 @@ class Engine:
         self._state(RunState.RUNNING)
         return True
 
-    def _steps(self, command: Step, settings: Effective | None) -> Iterator[StepRecord]:
-        """One new node, or one for each id that is forced, until a pause."""
-        stepper, node = self._run, command.parent
-        if not command.force:
-            step = stepper.grow(node, seed=command.seed, settings=settings)[0]
-            stepper.check(step.node)
-            yield step
-        for force in command.force:
-            record = stepper.extend(node, force=force, seed=command.seed, settings=settings)
-            node = record.node
-            stepper.check(node)
-            yield record
-            if self._pause_wanted():
-                return
+    def _show_next(self, command: ShowNext) -> None:
+        """Nobody needs it: it makes way for any other command."""
+        self._inbox.paused, unread = False, not self._prompt_is_read
+        read = self._read_prompt()
+        if unread:
+            self._send_pool()
+            self._state(*((RunState.READY,) if read else (RunState.PAUSED, "reading the prompt")))
+        found = next_of(command, self._run, self._resolved) if read else None
+        if found is not None:
+            self._send(found)
 
     def _send_step(self, step: StepRecord) -> None:
         """Send a step; the first of a round with the round and all its steps, which are there."""
@@ -360,13 +360,17 @@ class Engine:
             for node in found.nodes:
                 self._send(self._run.nodes[node])
 
+    @property
+    def _prompt_is_read(self) -> bool:
+        record = self._run.prefill_record
+        return record is not None and record.done
+
     def _read_prompt(self) -> bool:
         """Read what is left of the prompt; False when a pause came in between."""
-        stepper = self._run
-        if stepper.prefill_record is not None and stepper.prefill_record.done:
+        if self._prompt_is_read:
             return True
         self._state(RunState.PREFILL)
-        for record in stepper.prefill():
+        for record in self._run.prefill():
             self._send(record)
             self._send_pool_at_times()
             if not record.done and self._pause_wanted():

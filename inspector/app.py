@@ -307,7 +307,7 @@ class Inspector(FlowApp[None]):
 
     @on(Force)
     def _force(self, message: Force) -> None:
-        self.forks.force(message.token_id)
+        self.forks.force(message.token_id, after=message.after)
 
     @on(Try)
     def _try(self, message: Try) -> None:

@@ -44,7 +44,7 @@ TOPICS = (
         "dials dial-more dial-less dial-much-more dial-much-less apply apply-here "
         "dials.reset dials.insert dials.out dials.earlier dials.later stacks "
         "stacks.own-defaults stacks.own-sampler draw-100 draw-10000 "
-        "ladder.stages-left ladder.stages-right",
+        "ladder.next ladder.stages-left ladder.stages-right",
     ),
     Topic(
         "Branches",

@@ -30,11 +30,11 @@ class GoTo(Message):
 
 
 class Force(Message):
-    """Take this token at the cursor's position instead of the drawn one: a new branch."""
+    """Take this token instead of the cursor's, or ``after`` it: a new branch where one is there."""
 
-    def __init__(self, token_id: int) -> None:
+    def __init__(self, token_id: int, *, after: bool = False) -> None:
         super().__init__()
-        self.token_id = token_id
+        self.token_id, self.after = token_id, after
 
 
 class NeedDense(Message):
@@ -58,6 +58,13 @@ class NeedCheck(NeedDense):
 
     def ask(self, controller: Controller) -> None:
         controller.check_sampler(self.node, self.dials)
+
+
+class NeedNext(NeedDense):
+    """A pane wants what the token after the cursor will be drawn from."""
+
+    def ask(self, controller: Controller) -> None:
+        controller.need_next(self.node)
 
 
 class Try(Message):

@@ -47,7 +47,7 @@ themes
 engine engine.process
 engine.server_process
 engine.server
-engine.columns engine.inbox
+engine.columns engine.inbox engine.steps
 engine.api engine.drafts engine.measure
 engine.commands engine.run
 engine.backends engine.conditions

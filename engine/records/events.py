@@ -16,6 +16,7 @@ from engine.records.round import DraftSettings, RoundRecord
 from engine.records.sampler_check import SamplerCheck
 from engine.records.step import StepRecord
 from engine.records.thinking import ThinkingSettings
+from engine.records.upcoming import Upcoming
 from engine.records.vocabulary import Token, Vocabulary
 
 
@@ -171,6 +172,7 @@ Record = (
     | SettingsChanged
     | PoolState
     | DenseLogits
+    | Upcoming
     | Vocabulary
     | Tokenized
     | Measured

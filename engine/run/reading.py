@@ -42,6 +42,8 @@ class Reading:
         self._branches: dict[int, int] = {}
         # Node -> the branch in which a row of a pass has come to it, of the newest rows.
         self._ends: dict[int, Branch] = {}
+        # A node and the distribution after it that was looked at before any step needed it.
+        self._looked: tuple[int, Distribution] | None = None
         # Of the pass that ``settle`` has not been told the outcome of.
         self._rows: list[FloatArray | HalfArray | None] = []
         # Asked once: isinstance with a protocol looks every method up.
@@ -59,6 +61,7 @@ class Reading:
         self._logits.clear()
         self._branches.clear()
         self._ends.clear()
+        self._looked = None
 
     def prompt(self, ids: list[int]) -> Iterator[PrefillRecord]:
         """Read the prompt, or what is left of it, chunk by chunk; see ``Stepper.prefill``."""
@@ -73,7 +76,18 @@ class Reading:
         It is known, or one pass away, or the branch is read again. ``first``: it is the prompt's,
         and nothing was drawn from it before.
         """
+        if self._looked is not None and self._looked[0] == node:
+            found, self._looked = self._looked[1], None
+            return found
         return self.with_wider(node, ids, self._after(node, ids, first=first))
+
+    def look(self, node: int, ids: list[int], *, first: bool) -> Distribution:
+        """The same before any step needs it; the one that does is told what it cost here."""
+        if self._looked is None or self._looked[0] != node:
+            found = self.after(node, ids, first=first)
+            early = found.shifted_ms + found.forward_ms
+            self._looked = node, replace(found, shifted_ms=early)
+        return self._looked[1]
 
     def with_wider(self, node: int, ids: list[int], found: Distribution) -> Distribution:
         """``found``, the one after ``node``, with ``wider`` where more can be asked for."""

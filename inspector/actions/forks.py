@@ -124,15 +124,15 @@ class Forks:
         muted = {name: Content.styled(text, "$title") for name, text in details.items()}
         return ForkMenu(place.title, muted)
 
-    def force(self, token_id: int) -> None:
-        """Take a token instead of the one at the cursor, and say how that is undone."""
+    def force(self, token_id: int, *, after: bool) -> None:
+        """Take a token instead of the one at the cursor or after it; say how that is undone."""
         host = self._host
-        step = host.controller.view.step
+        step = None if after else host.controller.view.step
         if step is not None and step.token.id == token_id:
             host.say("this is the token that stands here already: nothing to force")
         elif self._refused():
             pass
-        elif host.controller.force(token_id) and host.engine.can_run:
+        elif host.controller.force(token_id, after=after) and host.engine.can_run:
             host.say("forced, on a branch of its own: b and h go back")
         host.paint()
 

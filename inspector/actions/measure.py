@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from engine.bill.prices import PriceError, PriceList
+from engine.commands import MeasureCurves, MeasureDrift, MeasureModules
 from engine.napkin.library import Library, NapkinError
 from engine.plain_files import reason
 from engine.records.measured import CacheCurves, Ceilings, Measured
@@ -63,7 +64,8 @@ class Measurements:
         log, node = controller.log, controller.cursor.node
         if node not in log.drifts and not self._measurable():
             return
-        ask = partial(controller.measure_drift, node) if self._host.engine.can_run else None
+        engine = self._host.engine
+        ask = partial(engine.send, MeasureDrift(node)) if engine.can_run else None
         await self._host.ask(DriftScreen(log, node, ask))
 
     def compare_cache(self) -> None:
@@ -71,13 +73,13 @@ class Measurements:
         if self._measurable():
             self._curves_before = self._host.controller.log.curves
             self._curves_awaited = True
-            self._host.controller.measure_curves()
+            self._host.engine.send(MeasureCurves(self._host.controller.cursor.tip))
             self._host.say("timing this branch with a cache and without")
 
     def time_modules(self) -> None:
         """Have a step after the cursor and the reading of its text timed, module by module."""
         if self._measurable():
-            self._host.controller.measure_modules()
+            self._host.engine.send(MeasureModules(self._host.controller.cursor.node))
             self._host.say("timing modules (roofline, v: modules)")
 
     def measure_ceilings(self) -> None:

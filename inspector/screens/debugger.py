@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from inspector.keys import DESK, NEXT_PANE, pane_binding, pane_key
-from inspector.messages import Force, NeedDense, Try
+from inspector.messages import Force, NeedDense, NeedNext, Try
 from inspector.panes.dials.pane import DialsPane
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
@@ -30,7 +30,7 @@ from inspector.state.view import RunLog, View
 from inspector.widgets.footer import Footer
 from inspector.widgets.key_hint import KeyHint
 from inspector.widgets.line_view import Pane
-from inspector.widgets.picture import DENSE, Want
+from inspector.widgets.picture import DENSE, NEXT, Want
 from inspector.widgets.status import StatusLine
 from inspector.widgets.tour_strip import TourStrip
 from inspector.widgets.watches import WatchStrip
@@ -112,7 +112,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             )
         self._open(set(panes.regions(Region(0, 0, width, height))))
         # Which panes have a place is known only then.
-        self.call_after_refresh(self._ask_for_dense)
+        self.call_after_refresh(self._ask_for_what_lacks)
 
     def _open(self, names: set[str]) -> None:
         """Have these panes on screen, and no others."""
@@ -287,7 +287,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
             # One that has no place yet, at the very beginning, draws this once it has.
             if pane.display and (not tried or SPECS[pane.id or ""].tried):
                 pane.show(self._view)
-        self._ask_for_dense()
+        self._ask_for_what_lacks()
 
     @property
     def _panes_in_sight(self) -> list[Pane]:
@@ -297,17 +297,19 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         """True if a pane on screen lacks something."""
         return any(want in pane.wants for pane in self._panes_in_sight)
 
-    def _ask_for_dense(self) -> None:
-        """Ask for the cursor's whole logits, where a pane on screen lacks them."""
+    def _ask_for_what_lacks(self) -> None:
+        """Ask for what a pane on screen lacks of the cursor's step, or of the next one."""
         view = self._view
         # An engine at full speed has better things to do.
         lacking = view.step is not None and view.dense is None and view.settled
         if lacking and self.wants(DENSE):
             self.post_message(NeedDense(view.cursor))
+        if view.settled and self.wants(NEXT):
+            self.post_message(NeedNext(view.cursor))
 
     @on(Pane.Chosen)
     def _chosen(self, message: Pane.Chosen) -> None:
         if isinstance(message.pane, LadderPane):
             token_id = message.pane.token_id_of(message.row)
             if token_id is not None:
-                self.post_message(Force(token_id))
+                self.post_message(Force(token_id, after=message.pane.shows_next))

@@ -17,6 +17,7 @@ import numpy as np
 from engine.records.arrays import DoubleArray, IntArray
 from engine.records.partial import Interval
 from engine.records.step import Draw, DrawnOn, How, StageTrace, StepRecord
+from engine.records.upcoming import Upcoming
 from engine.records.vocabulary import Token
 from engine.sampling.chain import Ladder
 from engine.sampling.draw import stretch
@@ -178,7 +179,9 @@ NO_DRAW = Draw(-1, How.FORCED, None, 0.0, 0.0)
 
 @dataclass(frozen=True, eq=False)
 class Undrawn(Recorded):
-    """The rows of a step's record as they were before its token was drawn."""
+    """The rows of a token that is not drawn yet, or as they were before a step drew it."""
+
+    step: StepRecord | Upcoming  # type: ignore[assignment]
 
     @property
     def draw(self) -> Draw:

@@ -11,9 +11,6 @@ from engine.commands import (
     Configure,
     DeleteBranch,
     MeasureCeilings,
-    MeasureCurves,
-    MeasureDrift,
-    MeasureModules,
     NameBranch,
     Pause,
     Restore,
@@ -41,8 +38,10 @@ from engine.records.step import StepRecord, StopKind
 from engine.run.tree import ROOT, Tree
 from inspector.state.breakpoints import BreakpointState
 from inspector.state.cursor import Cursor
+from inspector.state.next_token import NextToken
 from inspector.state.view import RunLog, View
 
+_NOT_THERE = (RunState.STARTING, RunState.LOADING)
 _BUSY = (RunState.STARTING, RunState.LOADING, RunState.PREFILL, RunState.RUNNING)
 
 
@@ -53,6 +52,7 @@ class Controller:
         self.log = RunLog()
         self.cursor = Cursor(self.log)
         """The cursor that keys move, and from which the run goes on."""
+        self.next_token = NextToken(self.cursor, send)
         self.breakpoints = BreakpointState(self.log)
         self._send = send
         # What the engine knows of the breakpoints.
@@ -202,8 +202,8 @@ class Controller:
             self._counted = left is not None
         elif left is not None and self._counted:
             self.log.queued += left
-        elif self.log.state.state in (RunState.STARTING, RunState.LOADING):
-            # Asked for before the model is there: it begins when the model is.
+        elif self.next_token.reading or self.log.state.state in _NOT_THERE:
+            # It begins when the model is there, and has read the prompt that it reads by itself.
             self._run_when_ready = True
 
     @property
@@ -246,18 +246,19 @@ class Controller:
 
     # --- branches -----------------------------------------------------------------------------
 
-    def force(self, token_id: int) -> bool:
-        """Beside the cursor's token, take ``token_id`` instead; False where nothing is to be done.
+    def force(self, token_id: int, *, after: bool = False) -> bool:
+        """Take ``token_id`` instead of the cursor's token; False where nothing is to be done.
 
-        At the prompt, beside the first tokens that there are.
+        At the prompt, and with ``after``, beside the tokens that come next, if there are any.
         A branch that begins with it there already is gone to; it gets no twin.
         """
-        log, step = self.log, self.log.nodes.get(self.cursor.node)
+        log, step = self.log, None if after else self.log.nodes.get(self.cursor.node)
         parent = self.cursor.node if step is None else step.parent
         drawn = step is not None and step.token.id == token_id
-        if self.busy or drawn or not log.tree.children.get(parent):
+        children = log.tree.children.get(parent, ())
+        if self.busy or drawn or not (children or self.view.upcoming()):
             return False
-        for node in log.tree.children[parent]:
+        for node in children:
             if log.nodes[node].token.id == token_id:
                 self.cursor.node = node
                 return True
@@ -321,6 +322,7 @@ class Controller:
 
     def _do(self, command: Command) -> None:
         self.tell_breakpoints()
+        self.next_token.forget()
         self._sent, self._counted = True, True
         match command:
             case Step():
@@ -330,6 +332,11 @@ class Controller:
         self._send(command)
 
     # --- asking -------------------------------------------------------------------------------
+
+    def need_next(self, node: int) -> None:
+        """Ask for what the token after the cursor will be drawn from: ``log.upcoming``."""
+        if not self.busy and node == self.cursor.node:
+            self.next_token.ask()
 
     def need_vocabulary(self) -> None:
         """Ask once for the names of all tokens."""
@@ -357,10 +364,6 @@ class Controller:
         """Ask for our preset to be held against the engine's own sampler: ``log.checks``."""
         self._send(CheckSampler(node, dials))
 
-    def measure_drift(self, node: int) -> None:
-        """Ask how far the logits behind ``node`` lie from a fresh read's: ``log.drifts``."""
-        self._send(MeasureDrift(node))
-
     def measure_ceilings(self) -> None:
         """Ask what this machine can do at best, as soon as nothing runs: ``log.measured``."""
         self.log.ceilings_awaited = self.busy
@@ -373,20 +376,13 @@ class Controller:
             self.log.loading = LoadProgress(MEASURING_CEILINGS, None)
             self._send(MeasureCeilings(gives_way=True))
 
-    def measure_curves(self) -> None:
-        """Ask what tokens cost along the cursor's branch with a cache and without."""
-        self._send(MeasureCurves(self.cursor.tip))
-
-    def measure_modules(self) -> None:
-        """Ask where the time of a step at the cursor goes, module by module: ``log.modules``."""
-        self._send(MeasureModules(self.cursor.node))
-
     def restore_command(self) -> Restore | None:
         """The command that has a new engine go on with the run; None before any prompt."""
         self._sent, self._follow = False, None
         self.log.queued = 0
         self.log.ceilings_awaited = False
         self._asked.clear()
+        self.next_token.forget(engine=True)
         self.log.tree.undoable.clear()
         self._wanted = None
         self._told = SetBreakpoints()

@@ -25,6 +25,7 @@ from engine.records.measured import Measured
 from engine.records.model import ModelFacts
 from engine.records.prompt import PromptRecord
 from engine.records.step import StepRecord
+from engine.records.upcoming import Upcoming
 from engine.records.vocabulary import Vocabulary
 from engine.run.tree import ROOT
 from inspector.state.view import RunLog
@@ -40,7 +41,7 @@ _MOST_WAITING = 256
 """Records that may wait for the file before who brings more waits too."""
 _PACE_S = 0.05
 """Seconds of that for each record: a disk that hangs slows a run down, and never stops it."""
-_OF_THE_MOMENT = (LoadProgress, Measured, StateChanged, Tokenized)
+_OF_THE_MOMENT = (LoadProgress, Measured, StateChanged, Tokenized, Upcoming)
 
 
 class Recorder:

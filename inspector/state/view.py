@@ -34,6 +34,7 @@ from engine.records.round import RoundRecord
 from engine.records.sampler_check import SamplerCheck
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
+from engine.records.upcoming import Upcoming
 from engine.records.vocabulary import Vocabulary
 from engine.run.step_tree import StepTree
 from engine.run.tree import ROOT, Tree
@@ -61,6 +62,8 @@ class RunLog:
     error: EngineError | None = None
     pool: PoolState | None = None
     """State of the pool as the engine said last; None where there is no pool of blocks."""
+    upcoming: dict[tuple[str, str] | None, Upcoming] = field(default_factory=dict)
+    """The next token's distribution, by the settings tried; None: the run's own."""
     vocabulary: Vocabulary | None = None
     dense: DenseLogits | None = None
     tokenized: Tokenized | None = None
@@ -108,12 +111,18 @@ class RunLog:
             case StepRecord():
                 self.tree.add_step(record)
             case PromptRecord():
-                self.prompt, self.prefill, self.dense = record, None, None
+                self.prompt, self.prefill, self.dense, self.upcoming = record, None, None, {}
                 # What is in the pool now belongs to nodes of the run before.
                 self.pool = None if self.pool is None else self.pool.at_nodes({})
                 self.tree = StepTree(self.new_nodes())
                 self.names, self.drifts, self.curves, self.modules = {}, {}, None, None
                 self.rounds, self.columns, self.passes, self.alone = {}, ColumnsSet(), [], {}
+            case Upcoming():
+                # Of the run's own settings, and of those tried last.
+                own = self.upcoming.get(None)
+                self.upcoming = {record.tried: record}
+                if own is not None and own.parent == record.parent:
+                    self.upcoming.setdefault(None, own)
             case ColumnsSet():
                 self.columns = record
             case PassRecord():
@@ -127,11 +136,11 @@ class RunLog:
             case PrefillRecord():
                 self.prefill = record
             case ModelFacts():
-                self.facts, self.loading, self.pool = record, None, None
+                self.facts, self.loading, self.pool, self.upcoming = record, None, None, {}
                 if not record.tells_all:
                     self.not_stored = f"{record.backend} gives the {record.top} likeliest, no more"
             case SettingsChanged():
-                self.settings = record
+                self.settings, self.upcoming = record, {}
                 self.all_settings[record.preset, record.chain_spec] = record
             case StateChanged():
                 self.state = record
@@ -261,6 +270,11 @@ class View:
         """The record of the token after the cursor, on its branch; None at a tip."""
         node = self.log.tree.following(self.cursor, self.visited)
         return None if node is None else self.log.nodes.get(node)
+
+    def upcoming(self, tried: Chain | None = None) -> Upcoming | None:
+        """The distribution of the token after the cursor, where it is known before any draw."""
+        found = self.log.upcoming.get(None if tried is None else (tried.preset, tried.spec))
+        return found if found is not None and found.parent == self.cursor else None
 
     @cached_property
     def path(self) -> StepPath:

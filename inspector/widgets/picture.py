@@ -23,6 +23,9 @@ class Want:
 DENSE = Want()
 """The whole logits of the cursor's step."""
 
+NEXT = Want()
+"""The distribution that the token after the cursor will be drawn from."""
+
 CEILINGS = Want()
 """The ceilings of this machine, measured while nothing else runs."""
 

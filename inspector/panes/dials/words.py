@@ -31,6 +31,8 @@ def outcome(view: View, error: str) -> Content:
         return Content.styled(f" ! {visible(error)}", "$error bold")
     step = view.step
     if step is None:
+        if view.upcoming() is not None:
+            return muted(" no token here: the ladder shows what these settings would leave")
         return muted(" no token here: step once, or apply and begin with these settings")
     if not hypothetical(view):
         return Content(" ") + _drawn(step) + muted(" · turn a dial to see what it would do")

@@ -11,13 +11,14 @@ would draw, and beside it stands what the record has, with a sign for what chang
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from textual.content import Content
 from textual.geometry import Size
 
 from engine.records.step import StepRecord
+from engine.records.upcoming import Upcoming
 from engine.sampling.chain import Chain
 from inspector.draw.bars import share
 from inspector.draw.numbers import ALL_DERIVED, fit
@@ -31,12 +32,13 @@ from inspector.state.candidates import CandidateRows, Undrawn
 from inspector.state.rerun import Run, candidates_of, what_if
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import turned_between
-from inspector.widgets.picture import DENSE, Picture, Want
+from inspector.widgets.picture import DENSE, NEXT, Picture, Want
 
 WILL_BE = (
     "The candidates for the next token will be here, a row each, with a column for each stage of "
     "the sampler: what it leaves, and what it cuts."
 )
+UNKNOWN = "what the next token will be drawn from is not known here: n draws it"
 _BARE = 5
 """The pane's height from which the selected row's figures are below."""
 
@@ -73,6 +75,8 @@ class LadderUI:
     drawn: int | None = None
     """The row that was drawn in that picture; while it is selected, the selection follows it."""
     first_stage: int = 0
+    next: bool = False
+    """True if the token after the cursor is shown, before it is drawn."""
     asked: int | None = None
     """The node whose whole logits are on their way."""
     reasons: Mapping[tuple[Shown, int], Why] = field(default_factory=dict)
@@ -81,10 +85,10 @@ class LadderUI:
 
 def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
     """The pane."""
-    step, shown = view.step, _shown_at(view)
-    wants: list[Want] = [DENSE] if view.what_if is not None else []
+    step, shown = view.step, None if ui.next else _shown_at(view)
     if shown is None or step is None:
-        return replace(_before_the_draw(view, size, ui), wants=wants)
+        return _before_the_draw(view, size, ui)
+    wants: list[Want] = [DENSE] if view.what_if is not None else []
     candidates, was, (width, height) = shown.candidates, shown.was, size
     made = plan(width, candidates.stages, candidates.total, ui.first_stage, tried=was is not None)
     last = tail(candidates, loading=ui.asked == step.node)
@@ -124,25 +128,37 @@ def draw(view: View, size: Size, ui: LadderUI = LadderUI()) -> Picture:
 
 
 def _before_the_draw(view: View, size: Size, ui: LadderUI) -> Picture:
-    """At the prompt, the distribution that the next token comes from, where a record has it."""
-    step, (width, height) = view.following, size
+    """The distribution that the next token comes from, as a record or the engine tells it."""
+    (width, height), chain = size, view.what_if
+    own: StepRecord | Upcoming | None = view.following
+    tried = None
+    if own is None:
+        own, tried = view.upcoming(), view.upcoming(chain) if chain is not None else None
+    wants = [NEXT] if view.following is None and (own if chain is None else tried) is None else []
+    step = tried or own
     if step is None:
-        none = "no token drawn yet: step to draw the first"
-        return Picture(first_lines(view, width, WILL_BE, none=none))
-    candidates = Undrawn(step, view.vocab_size, "n shows all" if not view.log.not_stored else "")
-    made = plan(width, candidates.stages, candidates.total, ui.first_stage)
-    rows = LadderRows(candidates, made, tail(candidates, loading=False))
-    selected = 0 if ui.before is not None else min(ui.selected, len(candidates))
-    what_if = ": what is tried is shown once it is drawn" if view.what_if is not None else ""
+        none = "no token drawn yet: step to draw the first" if view.step is None else UNKNOWN
+        return Picture(first_lines(view, width, WILL_BE, none=none), wants=wants)
+    note = "n shows all" if not view.log.not_stored else ""
+    candidates = Undrawn(step, view.vocab_size, note)
+    was = Undrawn(own, view.vocab_size, note) if tried is not None and own is not None else None
+    made = plan(width, candidates.stages, candidates.total, ui.first_stage, tried=was is not None)
+    rows = LadderRows(candidates, made, tail(candidates, loading=False), was)
+    fresh = ui.before is not None and ui.before is not view.step
+    selected = 0 if fresh else min(ui.selected, len(candidates))
+    later = chain is not None and view.following is not None
+    what_if = ": what is tried is shown once it is drawn" if later else ""
     below = _footer_height(height)
     return Picture(
         rows,
-        head(candidates, made, height),
+        head(candidates, made, height, was.stages if was is not None else None),
         _footer(rows, (), selected, size, None, "") if below else (),
         remark=f"next token, not drawn yet{what_if}",
         subtitle=f"{_entropies(candidates.entropy, step.entropy_final)} · {ALL_DERIVED}",
         select=selected,
-        top=ui.before is not None,
+        top=fresh,
+        tries=tried is not None,
+        wants=wants,
     )
 
 

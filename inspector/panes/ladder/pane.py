@@ -7,14 +7,14 @@ from dataclasses import replace
 from textual.binding import Binding
 from textual.geometry import Size
 
-from inspector.messages import NeedDense
+from inspector.messages import NeedDense, NeedNext
 from inspector.panes.ladder.draw import LadderUI, draw
 from inspector.panes.ladder.reasons import Reasons
 from inspector.panes.ladder.rows import LadderRows
 from inspector.state.candidates import Recorded
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
-from inspector.widgets.picture import Picture
+from inspector.widgets.picture import NEXT, Picture
 
 
 class LadderPane(Pane):
@@ -36,6 +36,9 @@ have saved it. For the drawn token they say how near the dice were to another on
 **s** opens the sampler's dials. What is tried there is drawn here at once: **○** is what the same
 dice would draw, **+** a token that is now kept, **−** one that is now cut, **▲ ▼** more or less
 likely than in the record.
+
+At the prompt, and everywhere once **.** is pressed, it shows what the next token will be drawn
+from. Nothing is drawn for that: **n** does, and **enter** forces the selected one.
 """
 
     BINDINGS = [
@@ -54,6 +57,15 @@ likely than in the record.
             show=False,
             key_display="]",
             id="ladder.stages-right",
+        ),
+        Binding(
+            "full_stop",
+            "next",
+            "Next token",
+            show=False,
+            key_display=".",
+            id="ladder.next",
+            tooltip="The candidates of the token after the cursor, before it is drawn; or its own",
         ),
     ]
 
@@ -94,6 +106,19 @@ likely than in the record.
             self._ui = replace(self._ui, first_stage=max(0, self._rows.plan.before + by))
             self.rebuild()
 
+    def action_next(self) -> None:
+        """Show what the next token will be drawn from; or how the cursor's was drawn."""
+        self._ui = replace(self._ui, next=not self._ui.next, before=None)
+        self.selected = 0
+        self.rebuild()
+        if NEXT in self.drawn.wants and self.view.settled:
+            self.post_message(NeedNext(self.view.cursor))
+
+    @property
+    def shows_next(self) -> bool:
+        """True if the rows are those of the token after the cursor."""
+        return self._ui.next
+
     def select(self, row: int) -> None:
         super().select(row)
         if self.selected == len(self.drawn.rows) - 1:
@@ -108,6 +133,8 @@ likely than in the record.
         step = self.view.step
         candidates = self._rows.candidates if self._rows is not None else None
         if step is None or not isinstance(candidates, Recorded) or candidates.note:
+            return
+        if self.shows_next:
             return
         some = candidates.total is None or candidates.total > len(candidates)
         if some and self._ui.asked != step.node:

@@ -12,12 +12,13 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from engine.records.events import DenseLogits, SettingsChanged
+from engine.records.upcoming import Upcoming
 from engine.records.vocabulary import Token, TokenKind, Vocabulary
 from engine.sampling.chain import effective
 from engine.sampling.stages import StageContext
 from inspector.draw.bars import DrawLine, share
 from inspector.messages import NeedDense
-from inspector.panes.ladder.draw import draw
+from inspector.panes.ladder.draw import LadderUI, draw
 from inspector.panes.ladder.draw_line import detail, draw_lines
 from inspector.panes.ladder.head import compact, head, short_name, value_of
 from inspector.panes.ladder.pane import LadderPane
@@ -28,6 +29,7 @@ from inspector.state.rerun import candidates_of
 from inspector.state.view import RunLog, View
 from inspector.state.whatif import chain_of
 from inspector.widgets.line_view import Pane
+from inspector.widgets.picture import NEXT
 from tests.fake_runs import EIGHTHS, Host, picture, run, styles_at
 
 TOKENS = ["a", " b", "[/b]", "\x1b[2J", "日本", "\u202e"]
@@ -713,6 +715,67 @@ def test_at_the_prompt_the_next_distribution_is_shown_without_its_draw() -> None
     assert not found.wants
     for width, height in ((20, 3), (4, 1), (1, 1), (40, 6), (300, 80)):
         assert len(draw(View(view.log, 0), Size(width, height)).rows) == 7
+
+
+def before_the_draw(at: int) -> View:
+    """A live run at a node that nothing was drawn after, and what its engine said of the next."""
+    view = run(TOKENS, forces=[1] * at)
+    after = run(TOKENS, spec=SHARP, seed=2).log.nodes[1]
+    told = Upcoming(at, after.entropy_raw, after.entropy_final, after.stages, after.top)
+    view.log.add(told)
+    assert picture(draw(View(view.log, at), Size(75, 20), NEXT_TOKEN).rows)
+    return view
+
+
+NEXT_TOKEN = LadderUI(next=True)
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_f20_in_a_live_run_the_next_distribution_is_shown_before_its_draw(at: int) -> None:
+    """F20: at the prompt by itself, at the tip once it is asked for."""
+    view = before_the_draw(at)
+    found = draw(view, Size(75, 20), NEXT_TOKEN if at else LadderUI())
+    recorded = draw(View(run(TOKENS, spec=SHARP, seed=2).log, 0), Size(75, 20))
+    assert picture(found.rows) == picture(recorded.rows)
+    assert picture(found.header) == picture(recorded.header)
+    assert picture(found.footer) == picture(recorded.footer)
+    assert "no draw yet" in picture(found.footer)
+    assert found.remark == "next token, not drawn yet"
+    assert not found.wants
+    if at:
+        assert "●" in picture(draw(view, Size(75, 20)).rows), "else the one that was drawn"
+
+
+def test_f20_what_is_not_known_is_wanted_and_what_is_tried_too() -> None:
+    view = run(TOKENS, forces=[])
+    assert draw(view, Size(75, 20)).wants == [NEXT]
+    view = before_the_draw(0)
+    chain = chain_of("temperature=0.25 > top_k=2", "guide")
+    tried = replace(view, what_if=chain)
+    assert draw(tried, Size(75, 20)).wants == [NEXT]
+    assert "74.9%" in picture(draw(tried, Size(75, 20)).rows), "until it comes, the run's own"
+    after = run(TOKENS, spec=chain.spec).log.nodes[1]
+    told = Upcoming(0, 0.0, 0.0, after.stages, after.top, (chain.preset, chain.spec))
+    view.log.add(told)
+    found = draw(tried, Size(75, 20))
+    assert found.tries
+    assert not found.wants
+    assert "✂ top_k" in picture(found.rows)
+    assert "○" not in picture(found.rows), "nothing would be drawn yet"
+
+
+async def test_f20_a_key_shows_the_next_token_and_enter_means_that_one() -> None:
+    app = Host(pane := LadderPane(), before_the_draw(2))
+    async with app.run_test(size=(76, 20)) as pilot:
+        assert not pane.shows_next
+        await pilot.press("full_stop")
+        assert "no draw yet" in "\n".join(app.screen_lines())
+        assert pane.shows_next
+        app.posted.clear()
+        await pilot.press("end", "home", "enter")
+        assert [type(one).__name__ for one in app.posted] == ["Chosen"], "no logits of the last"
+        await pilot.press("full_stop")
+        assert "no draw yet" not in "\n".join(app.screen_lines())
 
 
 async def test_before_the_first_token_there_is_a_hint() -> None:

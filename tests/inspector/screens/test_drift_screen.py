@@ -20,6 +20,7 @@ from inspector.widgets.line_view import Pane
 from inspector.widgets.lines import Lines
 from sessions import open_session
 from sessions.library import Library
+from tests.direct import DirectClient
 from tests.fakes import texts
 from tests.inspector.actions.test_replay import replayed
 from tests.inspector.actions.test_saving import notes
@@ -135,6 +136,8 @@ async def test_d_measures_at_the_cursor_and_closes_again() -> None:
 
 async def test_before_the_prompt_is_read_there_is_nothing_to_measure() -> None:
     one = app()
+    assert isinstance(one.engine.client, DirectClient)
+    one.engine.client.held = True
     async with one.run_test(size=(160, 48)) as pilot:
         await press(pilot, "d", "C")
         assert not isinstance(one.screen, DriftScreen)
