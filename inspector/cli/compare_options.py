@@ -17,6 +17,7 @@ from engine.sampling.stages import DIALS
 from inspector.cli.config import Config
 from inspector.cli.option_values import number, positive
 from inspector.cli.options import UsageError, dials_beside
+from inspector.state.column_words import ColumnWords, column_words
 from inspector.state.request import ColumnRequest
 
 FORMATS = ("text", "json", "jsonl", "md", "html", "csv")
@@ -25,7 +26,10 @@ _MOST_SWEPT = 2
 
 def add_compare_options(parser: argparse.ArgumentParser) -> None:
     """Add what makes columns, and what ranks them."""
-    group = parser.add_argument_group("columns", "every -s, under every preset, with every seed")
+    group = parser.add_argument_group(
+        "columns",
+        "every -s, under every preset, with every seed; -s may also say preset=, seed= and draft=",
+    )
     group.add_argument(
         "--presets", default="", metavar="P,P", help=f"several of {', '.join(PRESETS)}"
     )
@@ -77,7 +81,7 @@ class Swept:
 
 def column_requests(args: argparse.Namespace, config: Config) -> tuple[ColumnRequest, ...]:
     """The columns that a command line asks for. Raises UsageError."""
-    samplers: list[str] = args.samplers or [""]
+    samplers = [(text, _words(text, args)) for text in args.samplers or [""]]
     presets = _presets(args, config)
     sweeps = [parse_sweep(text) for text in args.sweep]
     if len(sweeps) > _MOST_SWEPT or len({one.dial for one in sweeps}) < len(sweeps):
@@ -85,7 +89,9 @@ def column_requests(args: argparse.Namespace, config: Config) -> tuple[ColumnReq
     seeds = _own_seeds(args, config)
     found = []
     values = product(*([(one.dial, value) for value in one.values] for one in sweeps))
-    for spec, preset, swept, seed in product(samplers, presets, list(values), seeds):
+    for (text, words), given, swept, each in product(samplers, presets, list(values), seeds):
+        spec, preset = words.spec, words.preset or given
+        seed = each if words.seed is None else words.seed
         try:
             _, named = parse_spec(spec, preset)
             twice = [dial for dial, _ in swept if dial in named]
@@ -96,15 +102,31 @@ def column_requests(args: argparse.Namespace, config: Config) -> tuple[ColumnReq
         except SpecError as error:
             raise UsageError(str(error)) from None
         title = _title(
-            [spec] if len(samplers) > 1 else [],
+            [text] if len(samplers) > 1 else [],
             [preset] if len(presets) > 1 else [],
             [f"{dial}={value}" for dial, value in swept],
             [f"seed {seed}"] if len(seeds) > 1 else [],
         )
-        found.append(ColumnRequest(Settings(preset, dials, spec), seed, title))
+        settings = Settings(preset, dials, spec, draft=words.draft)
+        found.append(ColumnRequest(settings, seed, title))
     if not 2 <= len(found) <= MOST_COLUMNS:
         raise UsageError(_wrong_count(len(found)))
     return tuple(found)
+
+
+def _words(text: str, args: argparse.Namespace) -> ColumnWords:
+    try:
+        words = column_words(text)
+    except ValueError as error:
+        raise UsageError(f"-s: {error}") from None
+    for name, one, others in (
+        ("preset", words.preset, ("preset", "presets")),
+        ("seed", words.seed, ("seed", "seeds", "best_of")),
+    ):
+        twice = next((other for other in others if getattr(args, other)), None)
+        if one is not None and twice is not None:
+            raise UsageError(f"{name}= in -s and --{twice.replace('_', '-')}: choose one")
+    return words
 
 
 def _wrong_count(count: int) -> str:

@@ -121,6 +121,14 @@ class ComparedColumn:
         """True if a pass for all columns is one for this one too."""
         return not (self.paused or self.error or self.stop)
 
+    @property
+    def drafts(self) -> bool:
+        """True if a pass may bring it several tokens, those of a speculative round."""
+        if self.known is not None:
+            return bool(self.known.draft.source)
+        asked = None if self.settings is None else self.settings.draft
+        return asked is not None and bool(asked.source)
+
     def order(self, *, held: bool) -> Column:
         """The command's part for its next token; ``held``: it is to have none now."""
         return Column(self.number, self.tip, self.settings, self.seed, title=self.title, held=held)

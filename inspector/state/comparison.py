@@ -339,4 +339,7 @@ class Comparison:
         limit = min((one.depth for one in going if one.depth > least), default=target)
         count = None if limit == math.inf else int(limit) - least
         steps = [one for one in going if one.depth == least]
+        if any(one.drafts for one in steps) and (count is not None or len(going) > 1):
+            # Nobody knows how far a round gets: the others catch up with it before the next.
+            count = 1
         return tuple(one.order(held=one not in steps) for one in self.columns), count

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from engine.acceptance import acceptance
+from engine.records.round import RoundRecord
 from engine.records.step import StepRecord
 from engine.records.step_table import figures_of
 from engine.timing import speed
@@ -29,7 +32,8 @@ class ColumnFigures:
     longest stretch of tokens that comes twice, overlapping or not. ``survivors`` is the mean
     number of tokens that the last stage left. ``tps``: see ``engine.timing.Speed``; in a pass that
     columns share each waits for all. ``closest`` is the smallest margin of all draws, at
-    ``closest_position``: rounding of another size would have drawn another token there.
+    ``closest_position``: rounding of another size would have drawn another token there. ``rounds``
+    are speculative ones that its tokens came in, ``accepted`` the share of their drafts that was.
     """
 
     tokens: int
@@ -45,6 +49,8 @@ class ColumnFigures:
     tps: float | None
     closest: float | None
     closest_position: int | None
+    rounds: int = 0
+    accepted: float | None = None
 
 
 class ColumnCounter:
@@ -56,9 +62,18 @@ class ColumnCounter:
         self._left, self._with_stages = 0.0, 0
         self._closest: tuple[float, int] | None = None
 
-    def figures(self, steps: Sequence[StepRecord], error: str = "") -> ColumnFigures:
-        """The figures of the column's ``steps`` of now; ``error`` if it ended by one."""
+    def figures(
+        self,
+        steps: Sequence[StepRecord],
+        error: str = "",
+        rounds: Mapping[int, RoundRecord] = MappingProxyType({}),
+    ) -> ColumnFigures:
+        """The figures of the column's ``steps`` of now; ``error`` if it ended by one.
+
+        ``rounds`` are those of the run, by the node of their first token.
+        """
         figures, ids = figures_of(steps), ids_of(steps)
+        own = [rounds[one] for one in np.unique(figures["round"]).tolist() if one in rounds]
         self._count(steps[self._counted :])
         stop = steps[-1].stop if ids else None
         ended = stop.kind.value if stop is not None else RUNS_ON
@@ -77,6 +92,8 @@ class ColumnCounter:
             tps=speed(None, None, steps).tps if ids else None,
             closest=closest,
             closest_position=closest_position,
+            rounds=len(own),
+            accepted=acceptance(own).rate,
         )
 
     def _count(self, new: Sequence[StepRecord]) -> None:
@@ -92,9 +109,13 @@ class ColumnCounter:
                 self._closest = min(self._closest or here, here)
 
 
-def column_figures(steps: Sequence[StepRecord], error: str = "") -> ColumnFigures:
-    """The figures of a column's steps, from the first token on; ``error`` if it ended by one."""
-    return ColumnCounter().figures(steps, error)
+def column_figures(
+    steps: Sequence[StepRecord],
+    error: str = "",
+    rounds: Mapping[int, RoundRecord] = MappingProxyType({}),
+) -> ColumnFigures:
+    """The figures of a column's steps, from the first token on; see ``ColumnCounter.figures``."""
+    return ColumnCounter().figures(steps, error, rounds)
 
 
 def to_json(found: ColumnFigures) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def compared(source: Source, chosen: Iterable[tuple[ColumnState, int]] | None = 
     columns = []
     for state, tip in _recorded(source) if chosen is None else chosen:
         steps = source.branch(tip) if tip in source.tree and tip != ROOT else ()
-        figures = column_figures(steps, state.error)
+        figures = column_figures(steps, state.error, source.rounds)
         own = dials.get((state.preset, state.chain_spec), {})
         alone = source.alone.get(state.column)
         alone = alone if alone is not None and alone.node == tip else None

@@ -11,13 +11,7 @@ from engine.text import safe
 from sessions.compare import compared_json
 from sessions.compare.column_figures import to_json
 from sessions.compare.compared import Compared
-from sessions.compare.compared_text import (
-    FIGURES,
-    batch_lines,
-    figure_row,
-    parting_lines,
-    told_alone,
-)
+from sessions.compare.compared_text import batch_lines, figure_table, parting_lines, told_alone
 from sessions.export.jsonl import dumps, plain
 from sessions.export.page import escape as html
 from sessions.export.report import escape as markdown
@@ -42,9 +36,10 @@ def markdown_lines(found: Compared) -> Iterator[str]:
     titles = [markdown(f"{one.state.column}: {one.title}") for one in found.columns]
     yield f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
     yield f"| {' | '.join(markdown(one.text) for one in found.columns)} |\n\n"
-    yield f"| {' | '.join(FIGURES)} |\n|{'---|' * len(FIGURES)}\n"
-    for one in found.columns:
-        yield f"| {' | '.join(map(markdown, figure_row(one)))} |\n"
+    heads, *rows = figure_table(found)
+    yield f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n"
+    for row in rows:
+        yield f"| {' | '.join(map(markdown, row))} |\n"
     yield "\n"
     for line in (*parting_lines(found), *told_alone(found), "", *batch_lines(found.batch)):
         yield f"{markdown(line)}  \n" if line else "\n"
@@ -65,10 +60,11 @@ def html_lines(found: Compared) -> Iterator[str]:
         before, there, after = _around(one.text, [step.token.bytes for step in one.steps], at)
         yield f"{html(before)}{f'<mark>{html(there)}</mark>' if there else ''}{html(after)}"
         yield "</pre></article>\n"
+    heads, *rows = figure_table(found)
     yield "</main>\n<table><tr>"
-    yield "".join(f"<th>{html(one)}</th>" for one in FIGURES) + "</tr>\n"
-    for one in found.columns:
-        yield f"<tr>{''.join(f'<td>{html(cell)}</td>' for cell in figure_row(one))}</tr>\n"
+    yield "".join(f"<th>{html(one)}</th>" for one in heads) + "</tr>\n"
+    for row in rows:
+        yield f"<tr>{''.join(f'<td>{html(cell)}</td>' for cell in row)}</tr>\n"
     lines = (*parting_lines(found), *told_alone(found), *batch_lines(found.batch))
     yield f"</table>\n<pre>{chr(10).join(map(html, lines))}</pre>\n</body></html>\n"
 

@@ -15,7 +15,7 @@ from sessions.export.words import named
 NOTHING = "—"
 FIGURES = (
     *("column", "tokens", "entropy", "left", "surprisal", "distinct-1", "distinct-2"),
-    *("repeats", "survivors", "closest", "tokens/s", "ended by"),
+    *("repeats", "survivors", "closest", "rounds", "accepted", "tokens/s", "ended by"),
 )
 """Names of the figures; entropies and surprisal are in nats."""
 
@@ -24,7 +24,7 @@ def lines(found: Compared) -> Iterator[str]:
     """The whole comparison."""
     for one in found.columns:
         yield from _column(one)
-    yield from _rows([FIGURES, *(figure_row(one) for one in found.columns)])
+    yield from _rows(figure_table(found))
     yield "entropy, left and surprisal in nats; all but the counts derived"
     yield ""
     yield from parting_lines(found)
@@ -41,6 +41,15 @@ def _column(one: ComparedColumn) -> Iterator[str]:
     yield ""
 
 
+def figure_table(found: Compared) -> list[tuple[str, ...]]:
+    """Titles and a row a column; the figures of drafts only where a column drafted."""
+    rows = [FIGURES, *(figure_row(one) for one in found.columns)]
+    if any(one.figures.rounds for one in found.columns):
+        return rows
+    out = {FIGURES.index("rounds"), FIGURES.index("accepted")}
+    return [tuple(cell for at, cell in enumerate(row) if at not in out) for row in rows]
+
+
 def figure_row(one: ComparedColumn) -> tuple[str, ...]:
     """The figures of a column as text, in the order of ``FIGURES``."""
     figures: ColumnFigures = one.figures
@@ -55,6 +64,8 @@ def figure_row(one: ComparedColumn) -> tuple[str, ...]:
         str(figures.repetition),
         _number(figures.survivors, 1),
         NOTHING if figures.closest is None else f"{figures.closest:.2g}",
+        str(figures.rounds) if figures.rounds else NOTHING,
+        NOTHING if figures.accepted is None else f"{figures.accepted:.0%}",
         _number(figures.tps, 1),
         figures.ended_by,
     )

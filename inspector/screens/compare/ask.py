@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from textual.content import Content
 
 from engine.commands import Settings
-from engine.sampling.chain import DEFAULT_PRESET, SpecError, effective
+from engine.sampling.chain import DEFAULT_PRESET, effective
 from engine.text import visible
 from inspector.screens.dialog import Ask
-from inspector.state.request import MAX_SEED
+from inspector.state.column_words import NO_DRAFT, column_words
 
-_WORD = re.compile(r"(?:^|\s)(preset|seed)=(\S+)(?=\s|$)")
-HINT = "such as temperature=1.2 top_p=0.9, or an order with >; also preset=hf, seed=3"
+HINT = "such as temperature=1.2 top_p=0.9, or an order with >; also preset=hf seed=3 draft=ngram:3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +26,11 @@ class Wanted:
 
 def understand(text: str) -> Wanted:
     """Settings in writing. Raises ValueError, which says what is wrong."""
-    named = dict(_WORD.findall(text))
-    spec = " ".join(_WORD.sub(" ", text).split())
-    preset = named.get("preset", DEFAULT_PRESET)
-    try:
-        effective(preset, {}, spec=spec)
-    except SpecError as error:
-        raise ValueError(str(error)) from None
-    seed = None
-    if "seed" in named:
-        if not named["seed"].isdecimal() or int(named["seed"]) > MAX_SEED:
-            raise ValueError(f"seed is a whole number from 0 to {MAX_SEED:,}")
-        seed = int(named["seed"])
-    return Wanted(Settings(preset, spec=spec), seed, " ".join(text.split()))
+    words = column_words(text)
+    preset = words.preset or DEFAULT_PRESET
+    effective(preset, {}, spec=words.spec)
+    settings = Settings(preset, spec=words.spec, draft=words.draft)
+    return Wanted(settings, words.seed, " ".join(text.split()))
 
 
 class AskColumn(Ask[Wanted]):
@@ -58,4 +48,6 @@ class AskColumn(Ask[Wanted]):
         settings = answer.settings
         chain = effective(settings.preset, {}, spec=settings.spec).spec
         seed = "" if answer.seed is None else f", seed {answer.seed}"
-        return Content.styled(f"{settings.preset}: {visible(chain)}{seed}", "$title")
+        draft = settings.draft
+        drafts = "" if draft is None else f", drafts: {visible(draft.source) or NO_DRAFT}"
+        return Content.styled(f"{settings.preset}: {visible(chain)}{seed}{drafts}", "$title")

@@ -24,6 +24,8 @@ _REST_S = 1.0
 _HEADS = (
     ("tokens", 6, ""),
     ("alone", 6, "read by itself: = the same, ~ near-ties, ≈ parts by rounding, ≠ by a fault"),
+    ("rounds", 6, "speculative ones"),
+    ("accepted", 8, "share of what they drafted"),
     ("H model", 7, "mean entropy in nats"),
     ("H final", 7, "the same, of what the stages leave"),
     ("surprisal", 9, "mean −log p of the tokens that came"),
@@ -35,6 +37,7 @@ _HEADS = (
     ("ended by", 10, ""),
 )  # fmt: skip
 """Titles, cells and meanings; those that do not fit are left out from the end, but for the last."""
+_OF_DRAFTS = ("rounds", "accepted")
 _NAME = 3
 
 
@@ -53,7 +56,7 @@ class TableRow:
 def draw(rows: Sequence[TableRow], size: Size) -> Picture:
     """The pane."""
     width = size.width
-    heads = _fitting(width, any(row.alone is not None for row in rows))
+    heads = _fitting(width, rows)
     used = _NAME + sum(cells + 1 for _, cells, _ in heads)
     title = "".join(f" {name:>{cells}}" for name, cells, _ in heads)
     head = Content.styled(f"{'':{_NAME}}{title}  settings"[:width], "$title")
@@ -63,8 +66,11 @@ def draw(rows: Sequence[TableRow], size: Size) -> Picture:
     return Picture(shown, [head], subtitle=with_marks(f"means, {ALL_DERIVED}", width))
 
 
-def _fitting(width: int, alone: bool) -> list[tuple[str, int, str]]:
-    heads = [one for one in _HEADS if alone or one[0] != "alone"]
+def _fitting(width: int, rows: Sequence[TableRow]) -> list[tuple[str, int, str]]:
+    """The figures that there is room for, without those that no row has."""
+    absent = set[str]() if any(row.alone is not None for row in rows) else {"alone"}
+    absent |= set() if any(row.figures.rounds for row in rows) else {*_OF_DRAFTS}
+    heads = [one for one in _HEADS if one[0] not in absent]
     while len(heads) > 2 and _NAME + sum(cells + 1 for _, cells, _ in heads) > width:
         # The end of a column is worth more than its speed.
         heads.pop(-2)
@@ -83,6 +89,8 @@ def _line(row: TableRow, heads: Sequence[tuple[str, int, str]], room: int) -> Co
         "repeat": f"{found.repetition:,}",
         "left": _number(found.survivors),
         "alone": _alone(row.alone),
+        "rounds": f"{found.rounds:,}" if found.rounds else NOTHING,
+        "accepted": NOTHING if found.accepted is None else f"{found.accepted:.0%}",
         "tok/s": _number(found.tps),
         "ended by": "" if found.ended_by == RUNS_ON else found.ended_by.replace("_", " "),
     }
@@ -121,8 +129,9 @@ class FigureCache:
         tip, told, found = self._known.get(column.number, (-1, 0.0, None))
         now = time.monotonic()
         if found is None or (tip != column.tip and (not running or now - told > _REST_S)):
+            log = column.log
             counter = self._counters.setdefault(column.number, ColumnCounter())
-            found = counter.figures(column.log.path(column.tip), column.error)
+            found = counter.figures(log.path(column.tip), column.error, log.rounds)
             self._known[column.number] = (column.tip, now, found)
         return found
 

@@ -17,6 +17,7 @@ from engine.run.step_many import ColumnStep, going_on, step_many
 from engine.run.stepper import Stepper
 from engine.sampling.chain import Effective, effective
 from tests import tiny_models
+from tests.speculating import SOURCES, tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 FAMILIES = ("llama", "gemma3", "mistral", "gpt2", "mamba")
@@ -166,6 +167,20 @@ def test_a_column_joins_by_fork_and_another_leaves(backend: HFBackend) -> None:
         expected.extend(expected.cursor, force=token_id)
     rest = expected.run(at=expected.cursor, seed=8, settings=joined.settings)
     assert whole == [*head, *(one.token.id for one in rest)]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_greedy_columns_have_the_same_tokens_with_a_draft_and_without(name: str) -> None:
+    """Each beside one without, and one that draws, in passes of all."""
+    llama = tiny("llama")
+    llama.clear()
+    speculation = Speculation(SOURCES[name](llama), 3)
+    drafting = ColumnStep(6, 0, COLUMNS[0].settings, speculation=speculation)
+    found, passes = together(begun(llama), (*COLUMNS[:2], drafting))
+    assert [one.token.id for one in found[6]] == [one.token.id for one in found[1]]
+    assert (
+        any(len(told.nodes) > 1 for one in passes for told in one.columns) or name != "same model"
+    )
 
 
 def test_columns_that_draft_run_their_rounds_by_themselves(backend: HFBackend) -> None:

@@ -173,3 +173,42 @@ def test_more_columns_than_the_screen_shows_are_refused(
     assert cli.main(["compare", "x", "--sweep", "temperature=0.1:0.9:0.1"]) == 2
     said = capsys.readouterr().err
     assert "that makes 9 columns; the screen has room for 8: --format text" in said
+
+
+def test_a_column_may_have_a_draft_of_its_own(
+    engine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same text with drafts and without; rounds run by themselves, and the bill says so."""
+    words = ("-s", "temperature=0", "-s", "temperature=0, draft=ngram:2 draft_tokens=2")
+    assert compare(*words, "--format", "json", engine=engine) == 0
+    found = answer(capsys)
+    plain, drafted = found["columns"]
+    assert drafted["token_ids"] == plain["token_ids"]
+    assert (plain["draft"], drafted["draft"]) == (None, "ngram:2")
+    assert drafted["title"] == words[3]
+    assert (plain["figures"]["rounds"], plain["figures"]["accepted"]) == (0, None)
+    assert drafted["figures"]["rounds"] > 0
+    assert 0.0 < drafted["figures"]["accepted"] <= 1.0
+    assert "outside the shared pass" in " ".join(found["batch"]["notes"])
+    assert compare(*words, "--format", "text", engine=engine) == 0
+    said = capsys.readouterr().out
+    assert "rounds  accepted" in said
+    # One without a draft, where the run has one.
+    words = ("--draft", "ngram:2", "-s", "draft=none temperature=0", "-s", "temperature=0")
+    assert compare(*words, "--format", "json", engine=engine) == 0
+    assert [one["draft"] for one in answer(capsys)["columns"]] == [None, "ngram:2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("-s", "draft=ngram:0", "-s", "top_k=2"), "-s: ngram:N takes a whole number"),
+        (("-s", "preset=hf", "--presets", "hf,vllm"), "preset= in -s and --presets"),
+        (("-s", "seed=3", "--best-of", "3"), "seed= in -s and --best-of"),
+    ],
+)
+def test_words_beside_a_spec_that_cannot_be(
+    engine: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
+) -> None:
+    assert compare(*words, "--format", "json", engine=engine) == 2
+    assert why in capsys.readouterr().err

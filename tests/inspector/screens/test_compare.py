@@ -176,6 +176,16 @@ def test_the_table_has_a_row_a_column() -> None:
     assert "stop token" in narrow.rows[1].plain, "how it ended stays to the last"
 
 
+def test_figures_of_drafts_are_there_where_a_column_drafts() -> None:
+    drafted = replace(FIGURES, rounds=9, accepted=0.714)
+    rows = [TableRow("A", "plain", FIGURES), TableRow("B", "draft=ngram", drafted)]
+    shown = table.draw(rows, Size(130, 10))
+    assert "rounds accepted" in shown.header[0].plain
+    assert " 9      71% " in shown.rows[1].plain
+    assert "rounds accepted" in table.draw(rows, Size(60, 10)).header[0].plain
+    assert "rounds" not in table.draw(rows[:1], Size(130, 10)).header[0].plain
+
+
 def test_how_a_column_read_alone_came_out() -> None:
     same = ColumnAlone(1, 9, 9, drift=0.01)
     parted = AloneParting(57, Token(1, b"a"), Token(2, b"b"), 0.001, False, 0.5, 0.2)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from engine.commands import Close, Pause, Settings, StepMany
+from engine.commands import Close, MeasureAlone, Pause, Settings, StepMany
 from engine.conditions.breakpoints import Breakpoint
+from engine.inbox import Inbox
 from engine.records.columns import ColumnsSet
 from engine.records.events import RunState
+from engine.records.round import DraftSettings
 from inspector.actions.comparing import recorded_columns
 from inspector.state.columns import MOST
 from inspector.state.comparison import Comparison
@@ -256,3 +259,55 @@ def test_columns_are_known_again_from_what_was_recorded() -> None:
     assert [one.start for one in again.columns] == [0, 0]
     # A new column gets a number that none has.
     assert again.new_number() == 3
+
+
+def test_a_column_that_drafts_goes_on_by_rounds_and_the_others_catch_up() -> None:
+    """In a script of one letter each draft is accepted: a round gives several tokens."""
+    cold = Settings(dials={"temperature": 0.0})
+    drafting = replace(cold, draft=DraftSettings("ngram:2", 4))
+    run = Run(cold, drafting, prompt="aaaa")
+    run.do("step")
+    assert run.depths == [1, 1], "the first token is the prompt's"
+    run.do("step")
+    short, ahead = run.depths
+    assert short == 2
+    assert ahead > 3
+    run.do("step")
+    plain, drafts = run.comparison.columns
+    assert run.depths[0] == ahead + 1, "one further than the furthest was"
+    assert run.depths[1] > ahead + 1
+    assert drafts.ids[: ahead + 1] == plain.ids
+    run.do("run")
+    assert run.depths == [20, 20]
+    assert drafts.ids == plain.ids
+    # Nobody knows how far a round gets, so each is asked for by itself.
+    assert all(one.count == 1 for one in run.asked if not one.columns[1].held)
+
+
+def test_once_all_have_ended_they_are_read_alone() -> None:
+    run = Run()
+    run.do("step", 3)
+    assert not any(isinstance(one, MeasureAlone) for one in run.client.sent)
+    run.do("run")
+    (asked,) = (one for one in run.client.sent if isinstance(one, MeasureAlone))
+    assert [one.column for one in asked.columns] == [1, 2]
+    for column in run.comparison.columns:
+        found = run.comparison.read_alone(column)
+        assert found is not None
+        assert found.tokens == 20
+    run.do("run")
+    assert sum(isinstance(one, MeasureAlone) for one in run.client.sent) == 1
+
+
+def test_called_away_what_is_left_is_read_afterwards() -> None:
+    run = Run()
+    calls = iter([False] * 25)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Inbox, "holds_any", lambda self: next(calls, True))
+        run.comparison.run()
+        records = run.client.take()
+        run.controller.take(records)
+        run.comparison.take(records)
+    run.settle()
+    asked = [one for one in run.client.sent if isinstance(one, MeasureAlone)]
+    assert [[one.column for one in each.columns] for each in asked] == [[1, 2], [2]]
