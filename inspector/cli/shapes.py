@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from engine.commands import Open
@@ -88,7 +89,7 @@ def _on_screen(
         print(f"llm-inspect: {visible(found.error)}", file=sys.stderr)
     if found is None or not found.done:
         return app.return_code or (EXIT_ENGINE if found and found.error else EXIT_INTERRUPTED)
-    return _print(found, None)
+    return _print(replace(found, now=""), None)
 
 
 def _print(found: Carried, form: str | None) -> int:

@@ -92,9 +92,13 @@ def lines(found: Carried, width: int, *, common: bool = True) -> Iterator[Conten
         yield from _table(done, _TOKENS, tokens, width)
         yield from _table(done, _TIMES, times, width)
     yield heading("What dominates", width)
-    for one in done:
-        yield cut(padded(Content(one.shape.name), NAME) + muted(one.shape.what), width)
-        yield from _said("", dominating(one), width)
+    for one in found.done:
+        if isinstance(one, Answered):
+            yield cut(padded(Content(one.shape.name), NAME) + muted(one.shape.what), width)
+            yield from _said("", dominating(one), width)
+        else:
+            why = f"{NOTHING} {visible(one.error)}"
+            yield from wrapped(one.shape.name, NAME, width, why)
     yield from _said("the prefix kept", reused(done), width)
     if found.ways:
         yield heading("One long thought, or several short ones", width)
@@ -126,10 +130,10 @@ def _rows(found: Carried, width: int, drawn: Callable[[Answered], Content]) -> I
             line = drawn(one)
         elif one is not None:
             line = muted(f"{NOTHING} {visible(one.error)}")
-        elif shape.name == found.now and not found.error:
+        elif shape.name == found.now:
             line = _bar(found.share or 0.0) + muted(f" {visible(found.detail)}")
         else:
-            line = muted("not run" if found.error else "waits")
+            line = muted("not run" if found.ended else "waits")
         yield cut(padded(Content(shape.name), NAME) + line, width)
 
 

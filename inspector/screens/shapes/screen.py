@@ -70,7 +70,7 @@ class ShapesScreen(ModalScreen[Carried]):
 
     def __init__(self, begin: Begin) -> None:
         super().__init__()
-        self.carried = Carried(())
+        self.carried = Carried((), now="starting the engine")
         self._begin = begin
         self._end: Callable[[], None] = lambda: None
         self._common = True

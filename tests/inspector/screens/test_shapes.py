@@ -98,7 +98,17 @@ def test_progress_is_that_of_the_request() -> None:
     rows = shown(found)
     assert sum("waits" in row for row in rows) == 6, "three requests in two lists"
     assert "▕████████        ▏ token 3" in "\n".join(rows)
+    assert "waits" not in "\n".join(shown(replace(found, now="")))
     assert shown(Carried(()))[0].startswith("Where the time goes")
+
+
+def test_an_error_is_read_to_its_end() -> None:
+    found = all_carried()
+    why = "the context holds 5 tokens, and this prompt has 6,000 of them, as far as they were read"
+    failed = replace(found, done=(*found.done[:4], replace(found.done[4], error=why)))
+    said = "\n".join(shown(failed)).partition("What dominates")[2]
+    assert why in " ".join(said.split())
+    assert why in " ".join(" ".join(shown(replace(found, error=why), 60)).split())
 
 
 @pytest.mark.parametrize("width", [1, 40, 60, 80, 160])
