@@ -132,7 +132,9 @@ class Client:
                     "busy with a long prompt; --timeout S waits longer"
                 ) from None
             except httpcore2.ConnectError as error:
-                raise ServerError(f"{self.url} cannot be reached: {_cause(error)}") from None
+                raise ServerError(
+                    f"{self.url} cannot be reached: {_cause(error)}: is the server up?"
+                ) from None
             except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
                 # A server that was started anew has closed the connection of before.
                 if again and self.connections == connected:

@@ -9,11 +9,19 @@ from typing import Any
 
 from engine.backends.base import BackendError, Encoded
 from engine.backends.http import llama_server as api
+from engine.backends.http.client import Answer as JsonAnswer
 from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, ends_of, token_of
 from engine.backends.http.open import opened
-from engine.backends.http.probing import accepted, alike, batch_row, metrics_row, values_are
+from engine.backends.http.probing import (
+    accepted,
+    alike,
+    batch_row,
+    metrics_row,
+    posted,
+    values_are,
+)
 from engine.backends.llamacpp.dials import sampler_request
 from engine.backends.top_n.backend import TopBackend
 from engine.backends.top_n.completer import Abilities, Answer, Batch
@@ -42,8 +50,7 @@ class LlamaServer:
         return api.answer_of(found, top, self.props.vocab_size)
 
     def batch(self, texts: Sequence[Sequence[int]], top: int) -> Batch:
-        answer = self.client.post("/completion", api.batch_request(texts, top))
-        self._check_model()
+        answer = self._post("/completion", api.batch_request(texts, top))
         found = api.listed_batch(answer.body, len(texts), self.props.slots, answer.parse_ms)
         for one, _ in found:
             self._names.learn(one.data)
@@ -65,8 +72,7 @@ class LlamaServer:
     ) -> api.Listed:
         """One request, and what its answer lists; ``more`` are dials of the server's sampler."""
         body = api.request(ids, top, slot=slot, reuse=reuse, **more)
-        answer = self.client.post(_PATH, body)
-        self._check_model()
+        answer = self._post(_PATH, body)
         found = api.listed(answer.body, name, answer.parse_ms)
         self._names.learn(found.data)
         return found
@@ -79,6 +85,10 @@ class LlamaServer:
         found = self.asked(ids, count, name="prob", **more)
         pairs = zip(found.ids, found.values, strict=True)
         return {one: value for one, value in pairs if value is not None and value > 0.0}
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> JsonAnswer:
+        """The answer of the model that was attached to. Raises ServerError for another's."""
+        return posted(self.client, path, body, self._check_model)
 
     def _check_model(self) -> None:
         """A new connection may lead to a server that was started anew, with another model."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from engine.backends.base import BackendError
-from engine.backends.http.client import Client, ServerError
+from engine.backends.http.client import Answer, Client, ServerError
 from engine.backends.top_n.completer import BATCH
 from engine.records.arrays import DoubleArray
 from engine.records.engine import Probed
@@ -81,6 +81,21 @@ def accepted(ask: Callable[[], object]) -> bool:
             return False
         raise
     return True
+
+
+def posted(client: Client, path: str, body: Mapping[str, Any], check: Callable[[], None]) -> Answer:
+    """The answer to ``body``. ``check`` raises ServerError where another model gave it.
+
+    One that refuses may be another model too, which has other tokens or less room.
+    """
+    try:
+        answer = client.post(path, body)
+    except ServerError as error:
+        if error.status in REFUSED:
+            check()
+        raise
+    check()
+    return answer
 
 
 def batch_row(ask: Callable[[], object]) -> Probed:

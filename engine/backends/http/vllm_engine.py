@@ -11,6 +11,7 @@ import numpy as np
 
 from engine.backends.base import BackendError, Encoded
 from engine.backends.http import vllm as api
+from engine.backends.http.client import Answer as JsonAnswer
 from engine.backends.http.client import Client, ServerError
 from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.fields import MOST_VOCAB, Fields
@@ -25,6 +26,7 @@ from engine.backends.http.probing import (
     largest,
     log_sum,
     metrics_row,
+    posted,
     values_are,
 )
 from engine.backends.top_n.backend import TopBackend
@@ -76,8 +78,7 @@ class VllmServer:
 
     def batch(self, texts: Sequence[Sequence[int]], top: int) -> Batch:
         body = api.request(self.served.name, [list(ids) for ids in texts], top)
-        answer = self.client.post(_PATH, body)
-        self._check_model()
+        answer = self._post(body)
         found = api.listed_batch(answer.body, len(texts), answer.parse_ms)
         self._listed = tuple(token_id for one in found for token_id in one.ids)
         return Batch(tuple(Answer(self._row(one, top), one.times) for one in found))
@@ -86,8 +87,7 @@ class VllmServer:
         whole = self.kind is Values.LOGITS or top >= self.vocab_size
         asked = _WHOLE if whole else top
         body = api.request(self.served.name, ids, asked, prompt_logprobs=asked)
-        answer = self.client.post(_PATH, body)
-        self._check_model()
+        answer = self._post(body)
         rows = api.prompt_rows(answer.body)
         if len(rows) != len(ids):
             raise ServerError(f"prompt_logprobs of {len(rows):,} positions for {len(ids):,}")
@@ -97,8 +97,7 @@ class VllmServer:
 
     def asked(self, ids: Sequence[int], top: int, **more: Any) -> api.Listed:
         """One request, and what its answer lists; ``more`` are settings of vLLM's sampler."""
-        answer = self.client.post(_PATH, api.request(self.served.name, ids, top, **more))
-        self._check_model()
+        answer = self._post(api.request(self.served.name, ids, top, **more))
         found = api.listed(answer.body, answer.parse_ms)
         self._listed = tuple(found.ids)
         return found
@@ -108,6 +107,10 @@ class VllmServer:
         if self.kind is Values.LOGITS:
             values = values - log_sum(values)
         return top_logprobs(found.ids, values.tolist(), count=top, vocab_size=self.vocab_size)
+
+    def _post(self, body: Mapping[str, Any]) -> JsonAnswer:
+        """The answer of the model that was attached to. Raises ServerError for another's."""
+        return posted(self.client, _PATH, body, self._check_model)
 
     def _check_model(self) -> None:
         """A new connection may lead to a server that was started anew, with another model."""

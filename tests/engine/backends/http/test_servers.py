@@ -416,6 +416,21 @@ def test_a_server_started_anew_with_another_model_is_noticed(name: str) -> None:
             stepper.extend(1)
 
 
+@pytest.mark.parametrize("name", BY_IDS)
+def test_another_model_is_noticed_where_it_refuses_the_text(name: str) -> None:
+    """It has other tokens, or less room: that the text is refused is not the news."""
+    fake = FAKES[name]()
+    with attached(fake, top=20) as (backend, server):
+        stepper = Stepper(backend)
+        stepper.submit_ids([1, 2])
+        server.closes = True
+        stepper.step()
+        stepper.step()
+        fake.model, fake.context = "other.gguf", 2
+        with pytest.raises(BackendError, match=r"started anew with another model: other.gguf"):
+            stepper.step()
+
+
 @pytest.mark.parametrize("name", FAKES)
 def test_hostile_words_of_a_server_are_harmless(name: str) -> None:
     with attached(FAKES[name](model=MARKER), top=5) as (backend, _):
