@@ -18,6 +18,7 @@ from inspector.cli.options import (
     load_config,
     request,
 )
+from inspector.cli.server_options import with_slots
 from inspector.state.ranking import Checks, words_of
 
 
@@ -52,7 +53,9 @@ def compare_command(parser: OneLineParser, words: Sequence[str]) -> int:
             raise UsageError("--check-command runs on texts of a run, never on those of a file")
         return from_session(args.session, wanted)
     config = load_config(args)
-    asked = replace(request(args, config), columns=column_requests(args, config))
+    columns = column_requests(args, config)
+    asked = request(args, config)
+    asked = replace(asked, columns=columns, open=with_slots(asked.open, len(columns)))
     from inspector.cli.terminal import is_terminal
 
     if args.format is None and not wanted.ranks and is_terminal():

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import replace
 from typing import Any
 
 from engine.backends import BACKENDS
+from engine.commands import Open
 from inspector.cli.config import Config
 from inspector.cli.option_values import number
 
 NAMES = ("url", "api_key_env", "timeout", "tokenizer")
+_MOST_SLOTS = 16
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -64,3 +67,15 @@ def _variable(text: str) -> str:
         # It may be the key itself, given by mistake: it is not repeated.
         raise argparse.ArgumentTypeError("takes the NAME of an environment variable, not a key")
     return text
+
+
+def with_slots(opening: Open, columns: int) -> Open:
+    """The command, for a llama.cpp of our own with a place in its cache for each column.
+
+    They share one cache, so that more of them take no more memory.
+    """
+    own = opening.backend == "llamacpp" and not opening.options.get("url")
+    if not own or opening.options.get("slots") is not None:
+        return opening
+    slots = min(max(columns, 2), _MOST_SLOTS)
+    return replace(opening, options={**opening.options, "slots": slots})

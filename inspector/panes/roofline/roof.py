@@ -48,7 +48,7 @@ from inspector.draw.numbers import (
     wrapped,
 )
 from inspector.draw.xy_chart import LEAST_HEIGHT, LINE, Axis, Dots, decades, xy_chart
-from inspector.panes.ceilings import BUSY, asked_for
+from inspector.panes.ceilings import BUSY, SERVERS_MACHINE, asked_for
 from inspector.state.view import View
 
 LABEL = 10
@@ -140,7 +140,9 @@ def _ceilings(view: View, found: Found, width: int) -> list[Content]:
     """The two roofs and where they meet; or how they are measured."""
     known, one = view.log.ceilings, found.ceilings
     if one is None or known is None:
-        return [labelled("machine", LABEL, width, nothing(asked_for(view)))]
+        why = asked_for(view)
+        figure = muted(why) if why == SERVERS_MACHINE else nothing(why)
+        return [labelled("machine", LABEL, width, figure)]
     roofs = measured(bandwidth(one.read_bytes_per_second)) + "  "
     roofs += measured(flops(one.flops_per_second))
     meet = roofs + muted("  meet at ") + derived(f"{three(ridge(one))} FLOP/B")

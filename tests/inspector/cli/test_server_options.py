@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.commands import Open
 from inspector.cli.engine_log import engine_log
 from inspector.cli.main import main
+from inspector.cli.server_options import with_slots
 from inspector.exit_codes import EXIT_ENGINE, EXIT_OK, EXIT_USAGE
 from tests.fake_servers import FakeLlama, FakeVllm
 from tests.hostile import MARKER, acting
@@ -90,3 +92,13 @@ def test_doctor_says_what_a_server_can(capfd: pytest.CaptureFixture[str]) -> Non
     assert len([line for line in lines if "metrics" in line]) == 1, "once"
     assert any("more on demand" in line for line in lines)
     assert any("metrics" in line and "n/a (it has no /metrics)" in line for line in lines)
+
+
+def test_columns_have_a_place_each_in_a_llama_cpp_of_our_own() -> None:
+    def slots(columns: int, backend: str = "llamacpp", **options: object) -> object:
+        return with_slots(Open(backend, options), columns).options.get("slots")
+
+    assert [slots(count) for count in (1, 2, 3, 16, 64)] == [2, 2, 3, 16, 16]
+    assert slots(5, slots=3) == 3, "as was asked for"
+    assert slots(5, url="http://h") is None, "a server has its own"
+    assert slots(5, "hf") is None
