@@ -67,14 +67,18 @@ class LinePainter:
         self._widget = widget
         self._painted: dict[int, _Painted] = {}
         self._words = StyleWords()
+        self._looks: tuple[object, ...] = ()
         # Over each style that a line has, the words in its text and what they are for Rich.
         self._styles: dict[Style, dict[str | Style, RichStyle]] = {}
 
     def forget(self) -> None:
-        """The styles have changed."""
-        self._painted.clear()
-        self._words.forget()
-        self._styles.clear()
+        """The styles may have changed; a focus that comes or goes changes none that a line has."""
+        looks = self._widget.visual_style, self._widget.app.theme_variables
+        if looks != self._looks:
+            self._looks = looks
+            self._painted.clear()
+            self._words.forget()
+            self._styles.clear()
 
     def style_of(self, text: str | Style) -> Style:
         """The style that ``text`` stands for; none where a theme lacks a variable."""

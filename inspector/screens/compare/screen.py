@@ -54,6 +54,9 @@ class CompareScreen(RunScreen[None]):
     CompareScreen #beside { width: 1fr; }
     CompareScreen #below Pane { width: 1fr; }
     CompareScreen #compare-tabs { height: 1; padding: 0 1; }
+    /* Panes cover them; what they paint would be thrown away. */
+    CompareScreen #columns, CompareScreen #below, CompareScreen #beside { visibility: hidden; }
+    CompareScreen Pane { visibility: visible; }
     """
 
     def __init__(
