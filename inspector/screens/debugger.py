@@ -65,29 +65,29 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self._layout = Layout()
         self._layout.use(self._layouts.desk)
         self._laid_out: tuple[object, ...] = ()
-        # Every paint goes through these; none before the screen is composed.
         self._panes: Sequence[Pane] = ()
-        self._strips: Sequence[WatchStrip] = ()
-        self._hints: Sequence[KeyHint] = ()
-        self._status: Sequence[StatusLine] = ()
+        self._status: StatusLine | None = None
+        """There is none before the screen is composed."""
 
     def compose(self) -> ComposeResult:
-        yield StatusLine(id="status")
+        yield (status := StatusLine(id="status"))
+        keys = {one.name: pane_key(number) for number, one in enumerate(PANES, start=1)}
+        panes = [
+            SPECS[name].pane(id=name, number=keys.get(name, "s"))
+            for place in places()
+            for name in place
+        ]
         with Body(self._layout, id="body"):
             yield TabStrip(id=TABS)
-            keys = {one.name: pane_key(number) for number, one in enumerate(PANES, start=1)}
-            for spec in (SPECS[name] for place in places() for name in place):
-                yield spec.pane(id=spec.name, number=keys.get(spec.name, "s"))
-        yield WatchStrip(id="watches")
-        yield KeyHint()
+            yield from panes
+        yield (watches := WatchStrip(id="watches"))
+        yield (hint := KeyHint())
         yield TourStrip()
         yield Static(id="too-small")
         yield Footer()
+        self._panes, self._status, self._watches, self._hint = panes, status, watches, hint
 
     def on_mount(self) -> None:
-        self._panes = [*self.query(Pane)]
-        self._strips, self._hints = [*self.query(WatchStrip)], [*self.query(KeyHint)]
-        self._status = [*self.query(StatusLine)]
         self._lay_out()
         self._focus_on(self._layout.opened)
         # A recording is there before the panes are.
@@ -263,10 +263,9 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self._view = view
         with self.app.batch_update():
             self.tick(view, busy_s)
-            for strip in self._strips:
-                strip.show(watched)
-            for hint in self._hints:
-                hint.show(view)
+            if self._status is not None:
+                self._watches.show(watched)
+                self._hint.show(view)
             self._show_panes()
 
     def show_tried(self, view: View, busy_s: float | None) -> None:
@@ -278,9 +277,8 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def tick(self, view: View, busy_s: float | None) -> None:
         """Only the status line: a pass is taking long."""
-        # There is none before the screen is composed, nor while the app ends.
-        for line in self._status:
-            line.show(view, busy_s)
+        if self._status is not None:
+            self._status.show(view, busy_s)
 
     def _show_panes(self, *, tried: bool = False) -> None:
         for pane in self._panes:
