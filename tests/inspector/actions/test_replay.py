@@ -20,9 +20,12 @@ from inspector.app import Inspector
 from inspector.cli.config import Config
 from inspector.cli.open import Opener, recorder
 from inspector.replaying import replaying
+from inspector.screens.debugger import DebuggerScreen
 from inspector.screens.text import TextScreen
+from inspector.state.breakpoints import Watched
 from inspector.state.replay_client import NOT_STORED, REFUSAL, ReplayClient, Tempo, obstacle
 from inspector.state.request import Request, Save
+from inspector.state.view import RunLog, View
 from sessions import Session, open_session
 from sessions.examples import example
 from sessions.library import Library
@@ -78,6 +81,23 @@ async def test_the_example_is_stepped_without_a_model() -> None:
         await press(pilot, "r", "K", "w", "b")
         assert one.controller.cursor.node == 30
         assert notes(one)[-1].endswith("capital.llmi")
+
+
+async def test_what_is_shown_before_the_screen_is_mounted_is_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Early(DebuggerScreen):
+        def on_mount(self) -> None:
+            log = RunLog(state=StateChanged(RunState.PAUSED, "early"))
+            self.show(View(log), None, Watched())
+
+    # A recording is painted as soon as the app is there, and nothing more comes of itself.
+    monkeypatch.setattr(Inspector, "_draw", lambda app: None)
+    monkeypatch.setattr(Inspector, "get_default_screen", lambda app: Early())
+    one = replayed(open_session(example("capital")))
+    async with one.run_test(size=WIDE) as pilot:
+        await press(pilot)
+        assert "paused: early" in screen_text(one).splitlines()[0]
 
 
 async def test_what_is_not_stored_is_said_and_not_waited_for() -> None:
