@@ -17,7 +17,7 @@ from inspector.draw.numbers import ms, plural
 from inspector.panes.ceilings import SERVERS_MACHINE, too_low
 from inspector.screens.drift import DriftScreen
 from inspector.screens.napkin import NapkinScreen, line_of
-from inspector.state.ceilings import Known, larger
+from inspector.state.ceilings import Known, merged
 from inspector.state.own_files import napkin_file, prices_file
 
 QUIET, MOST_QUIET = 2, 64
@@ -163,12 +163,9 @@ class Measurements:
         facts, found = log.facts, log.measured
         if facts is None or found is None or found is self._measured:
             return
-        self._measured, ceilings, before = found, found.ceilings, log.ceilings
-        if self._aside and before is not None:
-            self._again = True
-            # Those of long ago, or of another torch, are no longer true of this machine.
-            ceilings = ceilings if before.stale else larger(ceilings, before.ceilings)
-        self._aside = False
+        ceilings = merged(found.ceilings, log.ceilings, unasked=self._aside)
+        self._again |= self._aside and log.ceilings is not None
+        self._measured, self._aside = found, False
         log.ceilings = Known(ceilings, datetime.now(UTC), "")
         try:
             self.keep(facts, ceilings)

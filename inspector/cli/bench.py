@@ -96,7 +96,9 @@ def _save(view: View, found: Measured, now: datetime) -> tuple[Path | None, str]
     if view.facts is None:
         return None, "no model"
     try:
-        ceilings_file.save(view.facts, found.ceilings, path, now)
+        before = ceilings_file.find(view.facts, path, now)
+        ceilings = ceilings_file.merged(found.ceilings, before)
+        ceilings_file.save(view.facts, ceilings, path, now)
     except OSError as error:
         return None, f"{path}: {error.strerror or error}"
     return path, ""

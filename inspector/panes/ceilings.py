@@ -8,11 +8,10 @@ from engine.passes import in_one_pass
 from engine.records.measured import MEASURING_CEILINGS
 from engine.records.step_table import StepPath, steady
 from engine.text import visible
+from inspector.state.ceilings import busy
 from inspector.state.view import View
 
 SERVERS_MACHINE = "n/a: the server's machine cannot be measured from here"
-BUSY = 0.8
-"""Share of its CPU time below which a measurement ran beside something else."""
 
 
 def plain_steps(view: View) -> StepPath:
@@ -29,8 +28,7 @@ def too_low(view: View) -> bool:
     known, facts = view.log.ceilings, view.facts
     if known is None or facts is None or known.ceilings.device != facts.device.partition(":")[0]:
         return False
-    share = known.ceilings.cpu_share
-    if share is not None and share < BUSY:
+    if busy(known.ceilings):
         return True
     figures = plain_steps(view).figures
     # A step whose cache's size is not known proves nothing, nor does one without a pass.

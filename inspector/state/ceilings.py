@@ -22,6 +22,8 @@ from engine.records.model import ModelFacts
 
 NAME = "ceilings.json"
 SCHEMA = 1
+BUSY = 0.8
+"""Share of its CPU time below which a measurement ran beside something else."""
 RECENT = timedelta(days=30)
 """Older ceilings are shown with their date: memory, cooling and drivers change."""
 
@@ -69,13 +71,27 @@ def save(facts: ModelFacts, ceilings: Ceilings, path: Path, now: datetime) -> No
     machine_file.save(path, SCHEMA, _key(facts), found)
 
 
-def larger(new: Ceilings, before: Ceilings) -> Ceilings:
-    """``new`` with the larger of both figures: a ceiling is what can be reached."""
+def merged(new: Ceilings, before: Known | None, *, unasked: bool = False) -> Ceilings:
+    """Ceilings to keep of what was measured now and ``before``.
+
+    What was measured beside something else, or ``unasked``, lowers none: a ceiling is what can be
+    reached. Those of long ago, or of another torch, are no longer true of this machine.
+    """
+    if before is None or before.stale or not (unasked or busy(new)):
+        return new
+    old = before.ceilings
+    shares = [one.cpu_share for one in (new, old) if one.cpu_share is not None]
     return replace(
         new,
-        read_bytes_per_second=max(new.read_bytes_per_second, before.read_bytes_per_second),
-        flops_per_second=max(new.flops_per_second, before.flops_per_second),
+        read_bytes_per_second=max(new.read_bytes_per_second, old.read_bytes_per_second),
+        flops_per_second=max(new.flops_per_second, old.flops_per_second),
+        cpu_share=max(shares, default=None),
     )
+
+
+def busy(ceilings: Ceilings) -> bool:
+    """True if they were measured beside something else, and are too low."""
+    return ceilings.cpu_share is not None and ceilings.cpu_share < BUSY
 
 
 def _key(facts: ModelFacts) -> dict[str, str | int]:

@@ -48,7 +48,8 @@ from inspector.draw.numbers import (
     wrapped,
 )
 from inspector.draw.xy_chart import LEAST_HEIGHT, LINE, Axis, Dots, decades, xy_chart
-from inspector.panes.ceilings import BUSY, SERVERS_MACHINE, asked_for
+from inspector.panes.ceilings import SERVERS_MACHINE, asked_for
+from inspector.state.ceilings import busy
 from inspector.state.view import View
 
 LABEL = 10
@@ -148,9 +149,9 @@ def _ceilings(view: View, found: Found, width: int) -> list[Content]:
     meet = roofs + muted("  meet at ") + derived(f"{three(ridge(one))} FLOP/B")
     old = muted(f"  of {known.stale}") if known.stale else Content("")
     lines = [labelled("machine", LABEL, width, meet + old, meet, roofs)]
-    if one.cpu_share is not None and one.cpu_share < BUSY:
-        busy = f"measured with {percent(one.cpu_share)} • of the CPU time: too low (M)"
-        lines.append(labelled("", LABEL, width, muted(busy)))
+    if busy(one):
+        told = f"measured with {percent(one.cpu_share)} • of the CPU time: too low (M)"
+        lines.append(labelled("", LABEL, width, muted(told)))
     return lines
 
 

@@ -37,7 +37,7 @@ from inspector.cli.run import Progress
 from inspector.draw.numbers import row
 from inspector.panes.gauges.figures import gauges
 from inspector.state.answers import Answers, EngineFailedError
-from inspector.state.ceilings import Known, find, save
+from inspector.state.ceilings import Known, find, merged, save
 from inspector.state.view import View
 from tests import tiny_gguf
 from tests.direct import DirectClient
@@ -464,6 +464,26 @@ def test_old_ones_are_dated(tmp_path: Path) -> None:
         found = find(FACTS, path, NOW + timedelta(days=days))
         assert found is not None
         assert found.stale == stale
+
+
+@pytest.mark.parametrize(
+    ("share", "unasked", "stale", "bandwidth", "rate"),
+    [
+        (0.97, False, "", 10e9, 200e9),
+        (0.97, True, "", 20e9, 200e9),
+        (0.4, False, "", 20e9, 200e9),
+        (0.4, False, "2025-01-01", 10e9, 200e9),
+        (None, False, "", 10e9, 200e9),
+    ],
+)
+def test_what_a_busy_machine_gives_lowers_no_ceiling(
+    share: float | None, unasked: bool, stale: str, bandwidth: float, rate: float
+) -> None:
+    """20 GB/s and 100 GFLOP/s were kept; 10 and 200 are measured."""
+    new = replace(CEILINGS, read_bytes_per_second=10e9, flops_per_second=200e9, cpu_share=share)
+    kept = merged(new, Known(CEILINGS, NOW, stale), unasked=unasked)
+    assert (kept.read_bytes_per_second, kept.flops_per_second) == (bandwidth, rate)
+    assert merged(new, None) == new
 
 
 def test_those_of_another_torch_are_dated_and_the_newest_is_taken(tmp_path: Path) -> None:
