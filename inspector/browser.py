@@ -48,7 +48,7 @@ class Shapes(_Before[Carried]):
     TITLE = "llm-inspect shapes"
 
     def __init__(self, begin: Begin, theme: str = themes.DEFAULT) -> None:
-        super().__init__(ShapesScreen(begin), theme)
+        super().__init__(ShapesScreen(begin, opens=True), theme)
 
 
 class Start(_Before[Chosen | None]):

@@ -29,7 +29,9 @@ def answered(shape: Shape, *records: Record, tags: ThinkingSettings | None = Non
     tags = tags or ThinkingSettings()
     found = account(log.facts, log.prompt, log.prefill, path, log.rounds, tags, example())
     spent, chunks = spent_of(log, path, found.thinking), len(log.prefill.chunks)  # type: ignore[union-attr]
-    return Answered(shape, found, speed(log.prompt, log.prefill, path), spent, chunks, "text")
+    return Answered(
+        shape, found, speed(log.prompt, log.prefill, path), spent, chunks, "text", records
+    )
 
 
 def reusing(shape: Shape) -> Answered:

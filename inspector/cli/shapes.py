@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from engine.commands import Open
+from engine.commands import Configure, Open, Submit
 from engine.process import EngineClient
 from engine.text import visible
 from inspector.cli.bench import with_engine
 from inspector.cli.engine_log import connect
 from inspector.cli.option_values import positive
-from inspector.cli.options import UsageError
+from inspector.cli.options import UsageError, load_config
 from inspector.cli.own_prices import own_prices
 from inspector.cli.printing import print_lines
 from inspector.cli.shapes_report import report
@@ -23,9 +23,11 @@ from inspector.exit_codes import EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_OK
 from inspector.safe_console import console
 from inspector.screens.shapes.lines import lines
 from inspector.state.answers import Answers
+from inspector.state.request import Request
 from inspector.state.shapes.beside import begin_beside
-from inspector.state.shapes.carry_out import Carried, Sizes, carry_out
+from inspector.state.shapes.carry_out import Answered, Carried, Sizes, carry_out
 from sessions.export.jsonl import dumps
+from sessions.file.format import SessionError
 
 
 def add_shapes_options(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +61,7 @@ def shapes(
     prices, sizes = own_prices(), Sizes(args.words, args.output, args.budget, args.best_of)
     if args.format is None and is_terminal():
         client = connect()
-        return _on_screen(client, partial(begin_beside, client, command, sizes, prices), args.theme)
+        return _on_screen(client, partial(begin_beside, client, command, sizes, prices), args)
 
     def work(answers: Answers) -> int:
         def show(told: Carried) -> None:
@@ -72,7 +74,7 @@ def shapes(
 
 
 def _on_screen(
-    client: EngineClient, begin: Callable[..., Callable[[], None]], theme: str | None
+    client: EngineClient, begin: Callable[..., Callable[[], None]], args: argparse.Namespace
 ) -> int:
     """Show them as they are run; what is known at the end is printed behind the screen too."""
     from inspector.browser import Shapes
@@ -80,7 +82,7 @@ def _on_screen(
     from themes import ThemeError
 
     try:
-        app = Shapes(begin, theme_name(theme))
+        app = Shapes(begin, theme_name(args.theme))
     except ThemeError as error:
         client.close()
         raise UsageError(str(error)) from None
@@ -89,7 +91,24 @@ def _on_screen(
         print(f"llm-inspect: {visible(found.error)}", file=sys.stderr)
     if found is None or not found.done:
         return app.return_code or (EXIT_ENGINE if found and found.error else EXIT_INTERRUPTED)
-    return _print(replace(found, now=""), None)
+    code = _print(replace(found, now=""), None)
+    return code if found.opened is None else _open(found.opened, args)
+
+
+def _open(one: Answered, args: argparse.Namespace) -> int:
+    """Keep a request's run as a session, and show it in the debugger."""
+    from inspector.cli.open import Opener
+    from sessions.library import Library
+    from sessions.writer import SessionWriter
+
+    try:
+        path = Library().autosave_path(one.shape.name)
+        with SessionWriter(path, title=one.shape.name) as writer:
+            writer.add_all(one.records)
+    except SessionError as error:
+        raise UsageError(str(error)) from None
+    asked = Request(Open(), Configure(), Submit(""))
+    return Opener(asked, load_config(args), args.theme).open(path)
 
 
 def _print(found: Carried, form: str | None) -> int:

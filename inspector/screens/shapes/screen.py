@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from textual.widgets import Static
 
 from inspector.modal import is_closed
 from inspector.screens.shapes.lines import lines, progress
-from inspector.state.shapes.carry_out import Carried
+from inspector.state.shapes.carry_out import Answered, Carried
 from inspector.widgets.footer import Footer
 from inspector.widgets.lines import Lines
 
@@ -59,6 +60,18 @@ class ShapesScreen(ModalScreen[Carried]):
             id="shapes.scale",
             tooltip="Bars on one scale, or each of them as long as the screen is wide",
         ),
+        *(
+            Binding(
+                str(number),
+                f"open({number})",
+                "Open its run" if number == 1 else f"Open run {number}",
+                show=number == 1,
+                key_display="1–5" if number == 1 else None,
+                id=f"shapes.open-{number}",
+                tooltip=f"The run of request {number} in the debugger; it is kept as a session",
+            )
+            for number in range(1, 6)
+        ),
         Binding(
             "q,escape",
             "close",
@@ -68,8 +81,10 @@ class ShapesScreen(ModalScreen[Carried]):
         ),
     ]
 
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: Begin, *, opens: bool = False) -> None:
+        """``opens``: who has the answer can open the run of a request."""
         super().__init__()
+        self._opens = opens
         self.carried = Carried((), now="starting the engine")
         self._begin = begin
         self._end: Callable[[], None] = lambda: None
@@ -91,6 +106,7 @@ class ShapesScreen(ModalScreen[Carried]):
 
     def on_came(self, message: Came) -> None:
         self.carried = message.carried
+        self.refresh_bindings()
         self._draw()
 
     def on_resize(self) -> None:
@@ -99,6 +115,21 @@ class ShapesScreen(ModalScreen[Carried]):
     def action_scale(self) -> None:
         self._common = not self._common
         self._draw()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """False: the key means nothing here. None: there is no such run yet."""
+        if action == "open":
+            return (self._run(parameters[0]) is not None or None) if self._opens else False
+        return super().check_action(action, parameters)
+
+    def _run(self, number: object) -> Answered | None:
+        """The answered request of a number, in the order of the lines."""
+        done = self.carried.done
+        one = done[number - 1] if isinstance(number, int) and number <= len(done) else None
+        return one if isinstance(one, Answered) else None
+
+    def action_open(self, number: int) -> None:
+        self.dismiss(replace(self.carried, opened=self._run(number)))
 
     def action_close(self) -> None:
         self.dismiss(self.carried)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.bill.account import Account
 from engine.bill.prices import PriceList
 from engine.commands import Configure, Open, Step, Submit
-from engine.records.events import LoadProgress, SettingsChanged
+from engine.records.events import LoadProgress, Record, SettingsChanged
 from engine.records.model import ModelFacts
 from engine.records.prompt import PrefillRecord, PromptRecord
 from engine.records.step import StepRecord
@@ -65,6 +65,8 @@ class Answered:
     chunks: int = 0
     """Passes that the prompt was read in."""
     text: str = ""
+    records: tuple[Record, ...] = ()
+    """Those of its run, as a session keeps them."""
 
     @property
     def total_ms(self) -> float:
@@ -93,6 +95,8 @@ class Carried:
     detail: str = ""
     error: str = ""
     """The error that ended it early."""
+    opened: Answered | None = None
+    """The request whose run is to be looked at next."""
 
     @property
     def answered(self) -> list[Answered]:
@@ -188,6 +192,7 @@ def _answered(
     path = log.path(node)
     found = account_of(log, path, prices)
     spent = spent_of(log, path, found.thinking)
+    records = (log.facts, log.settings, log.prompt, log.prefill, *path)
     return Answered(
         shape,
         found,
@@ -195,6 +200,7 @@ def _answered(
         spent,
         len(log.prefill.chunks) if log.prefill is not None else 0,
         output_text(path),
+        tuple(one for one in records if one is not None),
     )
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from engine.commands import Open
 from inspector.cli.main import COMMANDS
+from inspector.cli.open import Opener
 from inspector.cli.own_prices import own_prices
 from inspector.cli.shapes import add_shapes_options, shapes
 from inspector.cli.shapes_report import report
 from inspector.state.shapes.carry_out import Carried
+from sessions.reader import open_session
 from tests.direct import DirectClient
 from tests.ready_requests import all_carried
 
@@ -83,6 +86,29 @@ def test_on_a_terminal_there_is_a_screen_and_the_table_behind_it(
     captured = capsys.readouterr()
     assert ("Where the time goes" in captured.out) is (code == 0)
     assert ("no such model: x␛[2J" in captured.err) is (code == 3)
+
+
+def test_a_run_that_is_chosen_is_kept_and_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = all_carried()
+    chosen = replace(chosen, opened=chosen.answered[0])
+    opened: list[int] = []
+
+    def look(opener: Opener, path: Path) -> int:
+        with open_session(path) as session:
+            opened.append(len(session.steps))
+        return 7
+
+    monkeypatch.setattr("inspector.cli.shapes.is_terminal", lambda: True)
+    monkeypatch.setattr("inspector.cli.shapes.run_in_terminal", lambda app: chosen)
+    monkeypatch.setattr("inspector.cli.open.Opener.open", look)
+    monkeypatch.setattr("sessions.library.data_folder", lambda: tmp_path)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config")
+    add_shapes_options(parser)
+    assert shapes(Open("scripted"), parser.parse_args([]), connect=DirectClient) == 7  # type: ignore[arg-type]
+    assert opened == [5]
 
 
 def test_the_command_is_there() -> None:

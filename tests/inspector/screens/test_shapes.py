@@ -149,6 +149,22 @@ async def test_the_command_line_has_a_screen_that_answers_with_what_is_known() -
     assert len(one.return_value.done) == 5
 
 
+async def test_a_digit_opens_the_run_of_its_request() -> None:
+    """The fifth has failed: there is no run of it."""
+
+    def begin(tell: object) -> object:
+        tell(all_carried())  # type: ignore[operator]
+        return lambda: None
+
+    one = Shapes(begin)  # type: ignore[arg-type]
+    async with one.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        await pilot.press("5", "4")
+        await pilot.pause()
+    assert one.return_value is not None
+    assert one.return_value.opened is one.return_value.done[3]
+
+
 async def test_the_palette_runs_them_beside_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is as it was; its model is opened once more."""
     monkeypatch.setattr("inspector.actions.shapes.Sizes", lambda: Sizes(50, 2, 2, 1))
