@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from engine.backends.http.client import Client, ServerError
+from engine.backends.http.client import Client
+from engine.backends.http.errors import ServerError
 from tests.http_server import Asked, Reply, reply
 
 _DATA = Path(__file__).parent / "data"

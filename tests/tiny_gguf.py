@@ -17,12 +17,14 @@ _LETTERS = {" ": "Ġ", "\n": "Ċ"}
 """Byte-level BPE's own letters for bytes that are none; the others stand for themselves."""
 
 
-def write(path: Path, *, template: str | None = None, seed: int = 0) -> Path:
+def write(
+    path: Path, *, template: str | None = None, seed: int = 0, context: int = CONTEXT
+) -> Path:
     """Write the model: float32, byte-level BPE without merges, so that a character is a token."""
     rng = np.random.default_rng(seed)
     writer = GGUFWriter(path, "llama")
     writer.add_name("tiny")
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(context)
     writer.add_embedding_length(HIDDEN)
     writer.add_block_count(_LAYERS)
     writer.add_feed_forward_length(_WIDE)

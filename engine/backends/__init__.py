@@ -42,7 +42,7 @@ class Engine:
 
 _MODEL = ("model", "device", "dtype", "threads", "trust_remote_code")
 _KV = ("cache", "block_size", "kv_budget", "kv_dtype")
-_LLAMACPP = ("threads", "context", "slots", "gpu_layers", "cache_type")
+_LLAMACPP = ("threads", "context", "slots", "gpu_layers", "cache_type", "max_tokens")
 _SERVER = ("url", "api_key_env", "timeout", "model", "top")
 DEFAULT_ENGINE = "hf"
 BACKENDS = {

@@ -14,7 +14,6 @@ import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +128,8 @@ def _fetched(model: Bundled, work: Path, progress: Progress) -> Path:
 
 def conversion_facts(name: str, digest: str, quantisation: str) -> dict[str, Any]:
     """Provenance that is written beside a folder made from a GGUF file."""
+    from importlib.metadata import version
+
     return {
         "gguf_file": name,
         "gguf_sha256": digest,

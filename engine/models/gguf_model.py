@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.models.checks import ModelError
-from engine.models.gguf_reader import Reader, TensorInfo, read_settings, read_tensors
+from engine.models.ggml_types import type_bytes, type_name
+from engine.models.gguf_reader import Reader, Strings, TensorInfo, read_settings, read_tensors
 from engine.models.token_table import byte_level
 from engine.plain_files import check_plain, reason
 from engine.records.vocabulary import Token, TokenKind
@@ -117,7 +118,7 @@ def read_model(path: Path) -> GgufModel:
         raise ModelError(f"{path} is not a whole GGUF file ({error}): download it again") from error
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {reason(error)}") from error
-    if not isinstance(settings.get(_TOKENS), list) or not infos:
+    if not isinstance(settings.get(_TOKENS), Strings) or not infos:
         raise ModelError(f"{path} is no language model: it has no vocabulary, or no tensors")
     kinds = settings.get(_KINDS)
     if kinds is not None and len(kinds) != len(settings[_TOKENS]):
@@ -130,20 +131,13 @@ def read_model(path: Path) -> GgufModel:
 
 def _sizes(infos: list[TensorInfo]) -> tuple[dict[str, int], int]:
     """(numbers by type, bytes of all); a type that is new to the gguf package counts no bytes."""
-    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
     types: Counter[str] = Counter()
     total = 0
     for shape, kind, _ in infos:
         numbers = math.prod(shape)
-        try:
-            known = GGMLQuantizationType(kind)
-        except ValueError:
-            types[f"type {kind}"] += numbers
-            continue
-        block, block_bytes = GGML_QUANT_SIZES[known]
-        types[known.name] += numbers
-        total += numbers // block * block_bytes
+        name = type_name(kind)
+        types[name or f"type {kind}"] += numbers
+        total += type_bytes(name, numbers) if name else 0
     return dict(types), total
 
 

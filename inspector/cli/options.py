@@ -275,7 +275,11 @@ def open_command(args: argparse.Namespace, config: Config) -> Open:
             flag = f"--{option.replace('_', '-')}"
             takes = " ".join(f"--{one.replace('_', '-')}" for one in own) or "none"
             raise UsageError(f"{flag}: no option of the engine {name}, which takes {takes}")
-    return Open(name, {own[option]: value for option, value in values.items() if option in own})
+    options = {own[option]: value for option, value in values.items() if option in own}
+    if "max_tokens" in own:
+        # It makes room for a run when it is opened.
+        options["max_tokens"] = config.pick("max_tokens", getattr(args, "max_tokens", None))
+    return Open(name, options)
 
 
 def chain_choice(args: argparse.Namespace, config: Config) -> tuple[str, dict[str, Any]]:

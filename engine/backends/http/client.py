@@ -20,7 +20,8 @@ import httpcore2
 
 from engine.backends.base import BackendError
 from engine.backends.http.address import base_url
-from engine.text import quote, visible
+from engine.backends.http.errors import ServerError
+from engine.text import quote
 from engine.timing import now_ms
 
 TIMEOUT_S = 120.0
@@ -31,17 +32,6 @@ MOST_BYTES = 64 << 20
 _MOST_SAID = 300
 """Characters shown of what a server says about an error."""
 _CHUNK = 1 << 16
-
-
-class ServerError(BackendError):
-    """The server did not do what it was asked; one line says what happened, all of it visible.
-
-    ``status`` is that of its answer, None where there was none.
-    """
-
-    def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(visible(message))
-        self.status = status
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.backends.http.client import ServerError
+from engine.backends.http.errors import ServerError
 
 MOST_VOCAB = 1 << 21
 """More entries than any model's vocabulary has; ids from there on are an error."""

@@ -10,7 +10,8 @@ from typing import Any
 from engine.backends.base import BackendError, Encoded
 from engine.backends.http import llama_server as api
 from engine.backends.http.client import Answer as JsonAnswer
-from engine.backends.http.client import Client, ServerError
+from engine.backends.http.client import Client
+from engine.backends.http.errors import ServerError
 from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, ends_of, token_of
 from engine.backends.http.open import opened

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine.backends.http.client import Client, ServerError
+from engine.backends.http.errors import ServerError
 from engine.backends.http.fields import MOST_VOCAB, Fields, byte_string, token_id
 from engine.backends.top_n.completer import Answer
 from engine.backends.top_n.rows import top_logprobs
 from engine.records.engine import EngineTimes
+
+if TYPE_CHECKING:
+    from engine.backends.http.client import Client
 
 _MOST_PROMPT = 1 << 20
 _BARE: Mapping[str, Any] = {

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.backends.http.client import ServerError
+from engine.backends.http.errors import ServerError
 from engine.backends.http.fields import Fields, byte_string
 from engine.records.engine import EngineTimes
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from engine.backends.base import BackendError, Encoded
 from engine.backends.http import openai as api
-from engine.backends.http.client import Client, ServerError
+from engine.backends.http.client import Client
+from engine.backends.http.errors import ServerError
 from engine.backends.http.facts import facts_of
 from engine.backends.http.names import KNOWN_ENDS, token_of
 from engine.backends.http.open import opened

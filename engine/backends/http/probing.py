@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.backends.base import BackendError
-from engine.backends.http.client import Answer, Client, ServerError
+from engine.backends.http.errors import ServerError
 from engine.backends.top_n.completer import BATCH
 from engine.records.arrays import DoubleArray
 from engine.records.engine import Probed
+
+if TYPE_CHECKING:
+    from engine.backends.http.client import Answer, Client
 
 _NEAR = 2e-3
 """More than printing and another way of computing make of a log-probability."""

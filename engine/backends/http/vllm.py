@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.backends.http.client import Client, ServerError
+from engine.backends.http.client import Client
+from engine.backends.http.errors import ServerError
 from engine.backends.http.fields import MOST_VOCAB, Fields
 from engine.records.engine import EngineTimes
 

@@ -12,7 +12,8 @@ import numpy as np
 from engine.backends.base import BackendError, Encoded
 from engine.backends.http import vllm as api
 from engine.backends.http.client import Answer as JsonAnswer
-from engine.backends.http.client import Client, ServerError
+from engine.backends.http.client import Client
+from engine.backends.http.errors import ServerError
 from engine.backends.http.facts import facts_of, identity_note
 from engine.backends.http.fields import MOST_VOCAB, Fields
 from engine.backends.http.names import KNOWN_ENDS, TokenNames, encoded, ends_of, token_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,17 +12,38 @@ from engine.backends.http.llama_server import answer_of, batch_request, listed, 
 from engine.backends.llamacpp.answers import continued_of, request
 from engine.backends.llamacpp.dials import sampler_request
 from engine.backends.llamacpp.hosted import Hosted
+from engine.backends.llamacpp.options import Options
 from engine.backends.top_n.completer import Abilities, Answer, Batch, Continued
+from engine.models.checks import ModelError
 from engine.timing import now_ms
 
 
 class HostedCompleter:
-    """Asks the hosted server for distributions, one position a request."""
+    """Asks the hosted server for distributions, one position a request.
 
-    def __init__(self, hosted: Hosted, abilities: Abilities, vocab_size: int) -> None:
+    llama.cpp cannot give a context more room: it is opened again with more, on the same file.
+    """
+
+    def __init__(
+        self,
+        hosted: Hosted,
+        reopen: Callable[[int], Hosted],
+        check_room: Callable[[int], None],
+        options: Options,
+        abilities: Abilities,
+        vocab_size: int,
+    ) -> None:
+        """``reopen`` opens the model with that many positions, for which ``check_room`` finds
+        memory; both raise ModelError."""
         self._hosted = hosted
+        self._reopen = reopen
+        self._check_room = check_room
         self._abilities = abilities
         self._vocab_size = vocab_size
+        self.room, self.spare = options.room, options.spare
+        # Each slot's text may be as long as the model reads.
+        grows = options.room < options.most
+        self.most = options.most * (options.slots if grows else 1)
 
     @property
     def abilities(self) -> Abilities:
@@ -63,11 +84,26 @@ class HostedCompleter:
         self, ids: Sequence[int], dials: Mapping[str, Any], count: int
     ) -> Mapping[int, float]:
         """See ``OwnSampler``."""
+        # The HTTP client is 8 MiB of modules, which nothing else of this engine needs.
+
         asked = request(ids, count, slot=None, reuse=True)
         more = {**sampler_request(dials), "post_sampling_probs": True}
         found = listed(json.loads(self._hosted.complete({**asked, **more})), "prob")
         pairs = zip(found.ids, found.values, strict=True)
         return {one: value for one, value in pairs if value is not None and value > 0.0}
+
+    def tokenize(self, text: str, special: bool) -> list[int]:
+        """See ``Hosted``."""
+        return self._hosted.tokenize(text, special=special)
+
+    def grow(self, positions: int) -> None:
+        """See ``Growing``. The model is in memory once at a time."""
+        try:
+            self._check_room(positions)
+            self._hosted.close()
+            self._hosted, self.room = self._reopen(positions), positions
+        except ModelError as error:
+            raise BackendError(str(error)) from None
 
     def close(self) -> None:
         self._hosted.close()

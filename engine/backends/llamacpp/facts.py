@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 
+from engine.backends.llamacpp.hosted import package
 from engine.backends.llamacpp.options import Options
+from engine.models.ggml_types import type_bytes
 from engine.models.gguf_model import GgufModel
 from engine.records.engine import Probed
 from engine.records.model import ModelFacts
@@ -29,8 +30,11 @@ def facts_of(
     heads = model.size("attention.head_count")
     dtype = model.quantisation
     trained = model.size("context_length")
-    if trained and options.context < trained:
-        notes = (*notes, f"context of {options.context:,}, of {trained:,}: --context sets it")
+    if options.room < options.most:
+        room = f"room for {options.room:,} tokens at first, and for more when they are read"
+        notes = (*notes, f"{room}: the model is opened again then (--context N: not)")
+    elif options.most < trained:
+        notes = (*notes, f"context of {options.most:,}, of {trained:,}: --context sets it")
     return ModelFacts(
         name=label,
         identity=identity,
@@ -48,7 +52,7 @@ def facts_of(
         kv_heads=_kv_heads(model),
         head_dim=_head_dim(model),
         hidden_size=model.size("embedding_length"),
-        context_length=options.context,
+        context_length=options.most,
         parameters=model.parameters,
         weight_bytes=model.weight_bytes,
         kv_bytes_per_token_expected=kv_bytes(model, options.cache_type),
@@ -59,7 +63,7 @@ def facts_of(
         has_chat_template=model.chat_template is not None,
         load_ms=load_ms,
         notes=notes,
-        versions={"xllamacpp": version("xllamacpp"), "python": platform.python_version()},
+        versions={"xllamacpp": package().__version__, "python": platform.python_version()},
         threads=options.threads,
         top=options.top_of(model.vocab_size),
         probed=table,
@@ -68,11 +72,8 @@ def facts_of(
 
 def kv_bytes(model: GgufModel, cache_type: str) -> int | None:
     """Bytes of K and V of one position, by the sizes in the file; None where they differ."""
-    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
     wide = model.size("block_count") * _kv_heads(model) * _head_dim(model)
-    block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[cache_type.upper()]]
-    return 2 * wide * block_bytes // block or None
+    return 2 * type_bytes(cache_type.upper(), wide) or None
 
 
 def _kv_heads(model: GgufModel) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
+import ctypes
 import json
 import os
 import secrets
@@ -11,6 +11,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,12 @@ from engine.text import quote
 _ASK_S = 60.0
 """Seconds that the tokenizer may take."""
 _LONGEST_ANSWER = 256 << 20
+_OK = 200
 _WATCH_S = 0.002
+_LOG_S = 0.3
+"""Seconds in which llama.cpp's log, which a thread writes, has come to its end."""
+_M_ARENA_MAX = -8
+"""Of malloc.h."""
 
 
 def package() -> Any:
@@ -34,6 +40,17 @@ def package() -> Any:
             f"the package xllamacpp does not run here: {quote(str(error), 200)}"
         ) from None
     return xllamacpp
+
+
+def keep_memory_small() -> None:
+    """Give freed memory back, and have what is freed from now on serve whoever needs some next.
+
+    glibc gives new threads arenas of their own, and what was freed in an old one stays there: some
+    25 MiB at each opening. Elsewhere, or with another allocator, nothing is done.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Hosted:
@@ -117,20 +134,16 @@ class Hosted:
 
     def _post(self, path: str, asked: Mapping[str, Any], limit_s: float | None = _ASK_S) -> Any:
         place = str(self._path) if self._handle is None else f"/proc/self/fd/{self._handle}"
-        connection = _Local(place, limit_s)
+        body = json.dumps(asked).encode()
+        head = f"POST {path} HTTP/1.0\r\nAuthorization: Bearer {self._key}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         try:
-            body = json.dumps(asked)
-            given = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
-            connection.request("POST", path, body, given)
-            answer = connection.getresponse()
-            data = answer.read(_LONGEST_ANSWER)
-            if answer.status != http.client.OK:
-                raise BackendError(f"llama.cpp's {path} failed with {answer.status}")
+            status, data = _exchanged(place, head.encode() + body, limit_s)
+            if status != _OK:
+                raise BackendError(f"llama.cpp's {path} failed with {status}")
             return json.loads(data)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise BackendError(f"llama.cpp's {path} failed: {quote(str(error), 200)}") from None
-        finally:
-            connection.close()
 
     def close(self) -> None:
         """End the server, and leave nothing behind."""
@@ -141,17 +154,20 @@ class Hosted:
         self._remove()
 
 
-class _Local(http.client.HTTPConnection):
-    """A connection to a socket of the file system."""
+def _exchanged(place: str, request: bytes, limit_s: float | None) -> tuple[int, bytes]:
+    """(status, body) of the answer at a socket of the file system. Raises OSError, ValueError.
 
-    def __init__(self, place: str, limit_s: float | None) -> None:
-        super().__init__("localhost", timeout=limit_s)
-        self._place = place
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._place)
+    By hand, as http.client and what it imports are 3 MiB, for few and short questions.
+    """
+    with socket.socket(socket.AF_UNIX) as door:
+        door.settimeout(limit_s)
+        door.connect(place)
+        door.sendall(request)
+        data = bytearray()
+        while (more := door.recv(1 << 16)) and len(data) < _LONGEST_ANSWER:
+            data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split(None, 2)[1] if head else 0), bytes(body)
 
 
 @contextlib.contextmanager
@@ -167,6 +183,9 @@ def _words() -> Iterator[list[str]]:
         os.dup2(file.fileno(), 2)
         try:
             yield lines
+        except Exception:
+            time.sleep(_LOG_S)
+            raise
         finally:
             os.dup2(kept, 2)
             os.close(kept)

@@ -14,7 +14,7 @@ from engine.backends.http.probing import batch_row
 from engine.backends.llamacpp.answers import answer_of, request
 from engine.backends.llamacpp.completer import HostedCompleter
 from engine.backends.llamacpp.facts import facts_of, kv_bytes
-from engine.backends.llamacpp.hosted import Hosted, package
+from engine.backends.llamacpp.hosted import Hosted, keep_memory_small, package
 from engine.backends.llamacpp.options import RUNNING, TYPES, Options, read
 from engine.backends.llamacpp.tokens import GgufTokens
 from engine.backends.top_n.backend import TopBackend
@@ -38,7 +38,8 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
 
     Raises ModelError or BackendError, each one line. Options, all of them optional: ``model`` (a
     .gguf file), ``threads``, ``top`` (log-probabilities a pass), ``context`` (positions, of all
-    slots together), ``slots``, ``gpu_layers``, ``cache_type`` (of K and V), ``offline``.
+    slots together; without, as many as the texts take), ``max_tokens`` (of a run, as far as known),
+    ``slots``, ``gpu_layers``, ``cache_type`` (of K and V), ``offline``.
     """
     if options.get("url"):
         return _attached(options, progress)
@@ -48,16 +49,27 @@ def open_backend(options: Mapping[str, Any], progress: Progress) -> TopBackend:
     path, label = _file(wanted, progress)
     model = read_model(path)
     wanted = read(options, model.size("context_length"))
-    _check_memory(model, wanted, label)
+
+    def reopened(room: int) -> Hosted:
+        keep_memory_small()
+        return Hosted(_params(path, wanted, room), label)
+
+    def check_room(room: int, weights: int = 0) -> None:
+        _check_memory(model, wanted, room, label, weights)
+
+    check_room(wanted.room, model.weight_bytes)
     identity = f"gguf-sha256:{known_sha256(path.resolve(), progress)}"
     progress("load", None, f"llama.cpp: {label}")
-    hosted = Hosted(_params(path, wanted), label)
+    hosted = reopened(wanted.room)
     try:
         table = _probe(hosted, model, wanted)
+        keep_memory_small()
         batch = any(one.given for one in table if one.name == BATCH)
         abilities = Abilities(most_top=None, slots=wanted.slots, batch=batch, table=table)
-        completer = HostedCompleter(hosted, abilities, model.vocab_size)
-        tokens = GgufTokens(model, lambda text, special: hosted.tokenize(text, special=special))
+        completer = HostedCompleter(
+            hosted, reopened, check_room, wanted, abilities, model.vocab_size
+        )
+        tokens = GgufTokens(model, completer.tokenize)
         facts = facts_of(
             model,
             wanted,
@@ -101,12 +113,12 @@ def _file(wanted: Options, progress: Progress) -> tuple[Path, str]:
     return path, visible(path.stem)
 
 
-def _params(path: Path, wanted: Options) -> Any:
+def _params(path: Path, wanted: Options, room: int) -> Any:
     """Parameters of llama.cpp's server for one user who steps."""
     params = package().CommonParams()
     params.model.path = str(path)
     # All slots share one cache, so that any of them may be as long as there is room.
-    params.n_ctx, params.kv_unified = wanted.context, True
+    params.n_ctx, params.kv_unified = room, True
     params.n_parallel = wanted.slots
     params.cpuparams.n_threads = wanted.threads
     params.cpuparams_batch.n_threads = wanted.threads
@@ -124,14 +136,14 @@ def _params(path: Path, wanted: Options) -> Any:
     return params
 
 
-def _check_memory(model: GgufModel, wanted: Options, label: str) -> None:
-    """Raise ModelError if weights, K and V are more than the memory that is free."""
+def _check_memory(model: GgufModel, wanted: Options, room: int, label: str, weights: int) -> None:
+    """Raise ModelError if ``weights``, bytes, and K and V are more than the memory that is free."""
     per_token = kv_bytes(model, wanted.cache_type) or 0
-    needs, free = (model.weight_bytes + per_token * wanted.context) * _BUFFERS, available_memory()
+    needs, free = (weights + per_token * room) * _BUFFERS, available_memory()
     if free is not None and needs > free and not wanted.gpu_layers:
         raise ModelError(
             f"not enough memory for {label}: {gigabytes(int(needs))} with a context of "
-            f"{wanted.context:,}, and {gigabytes(free)} is free; close something, or give a "
+            f"{room:,}, and {gigabytes(free)} is free; close something, or give a "
             "smaller --context or file"
         )
 

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.backends.base import BackendError
+from engine.backends.top_n.room import whole_steps
 
 RUNNING = ("threads", "context", "slots", "gpu_layers", "cache_type")
 """Options of running a file, which a server that is attached to has settled at its own start."""
-_NAMES = ("model", "top", "offline", *RUNNING)
+_NAMES = ("model", "top", "offline", "max_tokens", *RUNNING)
 _OF_A_SERVER = ("url", "api_key_env", "timeout")
 TOP = 64
 """Log-probabilities of a pass where nothing else is said; ``bench/engines.py`` has their cost."""
 CONTEXT = 4096
-"""Positions there is room for where nothing else is said, in all slots together."""
+"""Positions that a model has which does not say how many, and the most that are kept unasked."""
+_PROMPT, _MAX_TOKENS = 128, 256
+"""Room for a prompt and a run's tokens where nothing is known of them."""
 SLOTS = 2
 TYPES = {
     "f32": 0,
@@ -33,12 +36,17 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``context`` positions are shared by ``slots`` branches; ``gpu_layers`` None: llama.cpp's."""
+    """``room`` positions at first, ``most`` in the end, are shared by ``slots`` branches.
+
+    ``spare`` of them are for a run's own tokens. ``gpu_layers`` None: llama.cpp's.
+    """
 
     model: str | None
     threads: int
     top: int
-    context: int
+    room: int
+    most: int
+    spare: int
     slots: int
     gpu_layers: int | None
     cache_type: str
@@ -59,14 +67,18 @@ def read(options: Mapping[str, Any], trained: int = 0) -> Options:
     cache_type = options.get("cache_type") or "f16"
     if cache_type not in TYPES:
         raise BackendError(f"unknown type of K and V {cache_type!r}: one of {', '.join(TYPES)}")
-    context = options.get("context") or min(CONTEXT, trained or CONTEXT)
-    if trained and context > trained:
+    context = options.get("context")
+    if trained and context and context > trained:
         raise BackendError(f"--context {context:,}: this model was made for {trained:,} tokens")
+    most = int(context or trained or CONTEXT)
+    spare = int(options.get("max_tokens") or _MAX_TOKENS)
     return Options(
         model=options.get("model"),
         threads=int(options.get("threads") or cores()),
         top=int(options.get("top") or TOP),
-        context=int(context),
+        room=int(context or min(most, whole_steps(_PROMPT + spare), CONTEXT)),
+        most=most,
+        spare=min(spare, CONTEXT),
         slots=int(options.get("slots") or SLOTS),
         gpu_layers=options.get("gpu_layers"),
         cache_type=cache_type,

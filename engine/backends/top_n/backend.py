@@ -29,8 +29,9 @@ from engine.backends.top_n.completer import (
     Tokens,
 )
 from engine.backends.top_n.prefetch import Prefetch
+from engine.backends.top_n.room import Growing, more_room, room_of
 from engine.backends.top_n.rows import stacked
-from engine.backends.top_n.slots import Slots
+from engine.backends.top_n.slots import Slot, Slots
 from engine.records.model import ModelFacts
 from engine.records.vocabulary import Token, Vocabulary
 from engine.timing import now_ms
@@ -51,6 +52,10 @@ class TopBackend:
         self._facts = facts
         self._top: int = facts.top
         self._slots = Slots(completer.abilities.slots)
+        self._growing = completer if isinstance(completer, Growing) else None
+        self._grown = False
+        self._reach = 0
+        """Length of the text that is being read, whose beginning a pass may be."""
         self._ids: list[int] = []
         self._batches = completer.abilities.batch and isinstance(completer, Batching)
         self._prefetch = Prefetch(completer) if isinstance(completer, Continuing) else None
@@ -96,7 +101,7 @@ class TopBackend:
         own = [(own_list(sequence), ids) for sequence, ids in checked_rows(rows)]
         for sequence, ids in own:
             self._check(sequence, ids)
-        started = now_ms()
+        self._grown, started = False, now_ms()
         batched = self._batches and len(own) > 1 and not all_positions
         if batched:
             rows_read = self._batch([[*sequence, *map(int, ids)] for sequence, ids in own])
@@ -114,7 +119,7 @@ class TopBackend:
         return ForwardPass(
             tuple(RowLogits(one.top, engine=one.times) for one in rows_read),
             now_ms() - started + shifted,
-            warmup=False,
+            warmup=self._grown,
             layers_note=f"n/a: engine {self._facts.backend} does not time its layers",
             passes=1 if batched else max(1, times.requests),
             rows_note=self._rows_note(len(own), batched=batched),
@@ -152,6 +157,7 @@ class TopBackend:
                 f"engine {self._facts.backend} does not tell what its own sampler leaves"
                 f"{self._why('own sampler')}"
             )
+        self._slot(ids)
         return self._completer.sampled(ids, dials, count)
 
     def _why(self, name: str) -> str:
@@ -173,6 +179,7 @@ class TopBackend:
         assert isinstance(self._completer, Batching), "its abilities say so"
         with contextlib.suppress(BackendError):  # nobody has asked for that yet
             self._settle()
+        self._make_room(None if self._growing is None else room_of(self._growing, texts))
         try:
             found = self._completer.batch(texts, self._top)
         except BackendError:
@@ -198,7 +205,7 @@ class TopBackend:
         started = now_ms()
         if not self._prefetch.has(whole):
             self._settle()
-            self._prefetch.start(whole, self._top, count, self._slots.pick(whole)[0])
+            self._prefetch.start(whole, self._top, count, self._slot(whole, count))
         got = self._settle()
         if got is None:
             raise BackendError("the engine gave no answer")
@@ -211,8 +218,26 @@ class TopBackend:
     def _fetch_more(self, ids: list[int], wanted: int) -> None:
         """Have the rows behind ``ids`` computed, while those before are looked at."""
         count = min(wanted, MOST)
-        if self._prefetch is not None and count > 1 and self._ahead.sure:
+        if self._prefetch is None or count <= 1 or not self._ahead.sure:
+            return
+        if self._more_room(ids, count) is None:
             self._prefetch.start(ids, self._top, count, self._slots.pick(ids)[0])
+
+    def _more_room(self, ids: Sequence[int], count: int) -> int | None:
+        # The token that the engine chooses itself has its place there, too.
+        length = max(len(ids) + count, self._reach + 1)
+        return None if self._growing is None else more_room(self._growing, self._slots, ids, length)
+
+    def _slot(self, ids: Sequence[int], count: int = 1) -> Slot:
+        """The slot for ``count`` rows behind ``ids``, with room for them; no request may run."""
+        self._make_room(self._more_room(ids, count))
+        return self._slots.pick(ids)[0]
+
+    def _make_room(self, room: int | None) -> None:
+        if room is not None and self._growing is not None:
+            self._slots.clear()
+            self._growing.grow(room)
+            self._grown = True
 
     def _settle(self) -> Continued | None:
         """Wait for the request that runs beside, if any; its slot is known then."""
@@ -234,7 +259,7 @@ class TopBackend:
         if not all_positions:
             return self._ask(whole, self._top, reuse=reuse)
         if self._completer.abilities.prompt_logprobs:
-            slot, _ = self._slots.pick(whole)
+            slot = self._slot(whole)
             answer = self._completer.positions(whole, at, self._top, slot=slot.number)
             self._slots.read(slot, whole)
             return Foreseen(answer.top, answer.times)
@@ -250,7 +275,7 @@ class TopBackend:
     def _ask(self, ids: list[int], count: int, *, reuse: bool) -> Foreseen:
         with contextlib.suppress(BackendError):  # nobody has asked for that yet
             self._settle()
-        slot, _ = self._slots.pick(ids)
+        slot = self._slot(ids)
         try:
             answer = self._completer.next_token(ids, count, slot=slot.number, reuse=reuse)
         except BackendError:
@@ -273,6 +298,7 @@ class TopBackend:
     # --- the text that is gone on with --------------------------------------------------------
 
     def seek(self, ids: Sequence[int]) -> int:
+        self._reach = len(ids)
         kept = max(kept_of(self._ids, ids, can_rewind=True), self._slots.longest(ids[:-1]))
         if kept != len(self._ids) or self._ids[:kept] != list(ids[:kept]):
             # A new list: whoever holds the one before still has what it read.

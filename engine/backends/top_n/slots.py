@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from engine.kv.prefix import common_ids
@@ -31,6 +31,9 @@ class Slots:
     def __init__(self, count: int) -> None:
         self._slots = [Slot(number) for number in range(max(1, count))]
         self._clock = 0
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(self._slots)
 
     def longest(self, ids: Sequence[int]) -> int:
         """Number of leading ``ids`` that some slot holds."""

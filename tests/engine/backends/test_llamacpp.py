@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from engine.backends import BACKENDS, Engine, open_backend
 from engine.backends.base import BackendError
+from engine.backends.llamacpp import load
 from engine.backends.llamacpp.answers import continued_of, times_of
 from engine.backends.top_n.backend import TopBackend
 from engine.models.checks import ModelError
@@ -251,6 +253,65 @@ def test_the_context_is_refused_before_it_is_full(path: Path) -> None:
         made.forward(((made.sequence, [5] * 31),))
     finally:
         made.close()
+
+
+# --- room -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def roomy_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_gguf.write(tmp_path_factory.mktemp("gguf") / "roomy.gguf", context=2048)
+
+
+@pytest.mark.parametrize("spec", ["temperature=0 >", "top_k=5 > temperature=1"])
+def test_a_text_that_outgrows_the_room_goes_on_in_more_of_it(roomy_path: Path, spec: str) -> None:
+    """256 positions at first: the step that needs one more reads all again, and says so."""
+    with (
+        closing(opened(roomy_path, context=None, max_tokens=20)) as growing,
+        closing(opened(roomy_path, context=1024)) as wide,
+    ):
+        assert growing.facts.context_length == 2048
+        assert any("room for 256 tokens at first" in note for note in growing.facts.notes)
+        text = "the cat " * 29
+        ours, truth = (stepper(one, spec, text=text) for one in (growing, wide))
+        steps, expected = ([one.step() for _ in range(40)] for one in (ours, truth))
+        assert [step.token.id for step in steps] == [step.token.id for step in expected]
+        again = [step for step in steps if step.timing.warmup]
+        assert [step.kv.computed for step in again] == [again[0].position]
+        # The first one's is the prompt's.
+        assert {step.kv.computed for step in steps[1:] if step not in again} == {1}
+        # Time travel and forks on both sides of the place where it grew.
+        fork = ours.extend(steps[4].node, force=9)
+        other = truth.extend(expected[4].node, force=9)
+        assert ours.extend(fork.node).token == truth.extend(other.node).token
+        back, there = ours.extend(steps[-1].node), truth.extend(expected[-1].node)
+        assert back.token == there.token
+        assert back.kv.computed == there.kv.computed
+
+
+def test_a_prompt_that_is_longer_than_the_room_is_read_once(roomy_path: Path) -> None:
+    with closing(opened(roomy_path, context=None, max_tokens=20)) as backend:
+        made = stepper(backend, "temperature=0 >", text="the cat " * 90)
+        *_, read = made.prefill()
+        times = [chunk.engine for chunk in read.chunks]
+        assert len(times) == 3
+        assert sum(one.evaluated or 0 for one in times if one is not None) == 720
+        assert [chunk.warmup for chunk in read.chunks] == [True, False, False]
+
+
+def test_where_there_is_no_memory_for_more_room_the_run_stays_as_it_was(
+    roomy_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(roomy_path, context=None, max_tokens=4)) as backend:
+        made = stepper(backend, "temperature=0 >", text="the cat " * 31)
+        made.step()
+        with monkeypatch.context() as patched:
+            patched.setattr(load, "available_memory", lambda: 1)
+            with pytest.raises(BackendError, match=r"not enough memory for roomy.*context of 512"):
+                list(made.run())
+        held = len(made.nodes)
+        assert 0 < held <= 9
+        assert len(list(made.run())) == 40 - held
 
 
 # --- what is refused --------------------------------------------------------------------------

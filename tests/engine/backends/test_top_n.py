@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from engine.backends.abilities import Widening
 from engine.backends.base import BackendError
 from engine.backends.top_n.backend import TopBackend
 from engine.backends.top_n.completer import Abilities
+from engine.backends.top_n.room import more_room
 from engine.backends.top_n.rows import missing_mass, top_logprobs
 from engine.backends.top_n.slots import Slots
 from engine.commands import Open
@@ -99,6 +101,34 @@ def test_with_one_slot_everything_is_read_there() -> None:
     assert slots.pick([9]) == (only, 0)
     slots.lose(only)
     assert slots.longest([1, 2, 3]) == 0
+
+
+@dataclass
+class Room:
+    """A cache of 512 positions, 2,048 at the most, for runs of 100 tokens."""
+
+    room: int = 512
+    most: int = 2048
+    spare: int = 100
+
+    def grow(self, positions: int) -> None:
+        self.room = positions
+
+
+def test_room_is_made_for_a_text_its_run_and_its_branches() -> None:
+    slots, text = Slots(2), list(range(600))
+    assert more_room(Room(), slots, text[:400], 400) is None
+    # Nothing of it is held: with what the run will write it is too long.
+    assert more_room(Room(), slots, text[:413], 413) == 768
+    slots.read(slots.pick(text[:412])[0], text[:412])
+    # Now something would be lost: only when it does not fit.
+    assert more_room(Room(), slots, text[:512], 512) is None
+    assert more_room(Room(), slots, text[:513], 513) == 768
+    # A branch of the same text is kept beside it; another text is not.
+    assert more_room(Room(), slots, [*text[:20], 7], 21) == 768
+    assert more_room(Room(), slots, [1, 2], 21) is None
+    assert more_room(Room(), slots, [1, 2], 5000) == 2048
+    assert more_room(Room(room=2048), slots, [1, 2], 5000) is None
 
 
 # --- the backend --------------------------------------------------------------------------------

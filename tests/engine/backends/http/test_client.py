@@ -10,7 +10,8 @@ import pytest
 
 from engine.backends.base import BackendError
 from engine.backends.http.address import base_url
-from engine.backends.http.client import Client, ServerError
+from engine.backends.http.client import Client
+from engine.backends.http.errors import ServerError
 from tests.hostile import MARKER, acting
 from tests.http_server import Asked, Reply, reply, serving
 
