@@ -93,6 +93,7 @@ def _why(found: Compared) -> dict[str, Any] | None:
         "u_a": plain(why.u_a),
         "u_b": plain(why.u_b),
         "same_dice": why.same_dice,
+        "drift": plain(why.drift),
         "a_with_dice_of_b": _dice(why.a_with_b),
         "b_with_dice_of_a": _dice(why.b_with_a),
     }

@@ -89,6 +89,8 @@ def why_lines(a: str, b: str, why: WhyPart) -> Iterator[str]:
     """The reasons for which column ``a`` and column ``b`` part."""
     changes = [f"{visible(one.name)} {_value(one.a)} / {_value(one.b)}" for one in why.settings]
     yield f"why {a} and {b} part: {', '.join(changes) or 'no setting differs'}"
+    if why.by_logits and why.drift is not None:
+        yield f"  two passes over the same text: their logits lie up to {why.drift:.2g} apart"
     if why.stage is None:
         yield "  candidates: the same after every stage"
     else:

@@ -17,7 +17,7 @@ from engine.records.partial import Interval
 from engine.records.step import CUT_BY_MODEL, SURVIVES, DrawnOn, How, StepRecord
 from engine.records.vocabulary import Token
 from sessions.compare.diff import Change, settings_between
-from sessions.compare.tables import Bound, common_rows, kl, total_variation
+from sessions.compare.tables import Bound, common_rows, kl, largest_difference, total_variation
 
 MODEL = "model"
 """The place of a difference that is there before any stage."""
@@ -73,6 +73,8 @@ class WhyPart:
     how_a: How
     """The way in which each came."""
     how_b: How
+    drift: float | None = None
+    """Largest difference of a raw logit, of one text in two passes; None where it is not known."""
 
     @property
     def parts(self) -> bool:
@@ -83,6 +85,12 @@ class WhyPart:
     def same_dice(self) -> bool:
         """True if both were drawn with the same number."""
         return self.u_a is not None and self.u_a == self.u_b
+
+    @property
+    def by_logits(self) -> bool:
+        """True if they part with the same settings and dice: by the logits of two passes."""
+        greedy = self.how_a is self.how_b is How.GREEDY
+        return self.parts and not self.settings and (self.same_dice or greedy)
 
     @property
     def same_with_dice_of_a(self) -> bool | None:
@@ -111,6 +119,7 @@ def why_part(a: StepRecord, b: StepRecord) -> WhyPart:
         b_with_a=with_dice_of(b, a),
         how_a=a.draw.how,
         how_b=b.draw.how,
+        drift=largest_difference(a.top, b.top),
     )
 
 

@@ -135,6 +135,9 @@ def _verdict(found: WhyPart, a: str, b: str) -> Content:
     greedy = [name for name, how in sides if how is How.GREEDY]
     if forced:
         words = f"forced: {' and '.join(forced)} took a token that somebody chose"
+    elif found.by_logits:
+        apart = "" if found.drift is None else f", up to {found.drift:.2g} apart"
+        words = f"the logits of two passes over one text{apart}: nothing else differs"
     elif greedy:
         words = f"the settings: {' and '.join(greedy)} greedy, whatever the dice"
     elif found.same_dice:

@@ -33,6 +33,7 @@ from inspector.state.request import ColumnRequest, Request
 from inspector.widgets.line_view import Pane
 from inspector.widgets.status import StatusLine
 from sessions import open_session
+from sessions.compare import compared_text
 from sessions.compare.column_figures import ColumnFigures
 from sessions.compare.why_part import why_part
 from tests.direct import DirectClient, script
@@ -120,6 +121,23 @@ def test_it_says_that_the_dice_did_or_both() -> None:
     assert 'B with A\'s: "a"  the same' in lines
     assert pair(TWO, THREE, 0.1, 0.6).startswith("≠ both: with A's dice they draw the same")
     assert pair(TWO, TWO, 0.1, 0.2).startswith("= the same token from the same distribution")
+
+
+def test_with_the_same_settings_and_dice_it_is_the_logits_of_two_passes() -> None:
+    """A logit 0.25 lower, so that another token is ahead: no setting, and no dice, did that."""
+    near = [first("temperature=0", [2.0, one, 0.0, 0.0]) for one in (1.875, 2.125)]
+    found = why_part(*near)
+    assert found.by_logits
+    assert found.drift == 0.25
+    told = why.Pair("A", "B", 1, *near)
+    verdict = why.why_lines(found, told, 4, 90)[0].plain
+    assert verdict == (
+        "≠ the logits of two passes over one text, up to 0.25 apart: nothing else differs"
+    )
+    said = "\n".join(compared_text.why_lines("1", "2", found))
+    assert "two passes over the same text: their logits lie up to 0.25 apart" in said
+    assert not why_part(near[0], near[0]).by_logits
+    assert not why_part(near[0], first("temperature=0 top_k=2", [2.0, 2.125, 0.0, 0.0])).by_logits
 
 
 def test_what_cannot_be_told_is_said() -> None:
