@@ -31,6 +31,7 @@ from inspector.panes.ceilings import SERVERS_MACHINE, plain_steps
 from inspector.panes.gauges.cache_curves import chart_of, in_words
 from inspector.panes.gauges.steps import forward, letter
 from inspector.panes.kv.figures import kv_mark
+from inspector.state.ceilings import busy
 from inspector.state.view import View
 
 LABEL = 10
@@ -186,9 +187,10 @@ def _mbu(view: View, ceilings: Ceilings | None, stale: str, *, can_measure: bool
         return Gauge(MBU, nothing(why), (), definition)
     least = ms(found.floor_ms)
     notes: tuple[str, ...] = (f"this step could take {least} at best ƒ", f"floor {least} ƒ")
-    if stale:
-        # Of the notes that fit, one that dates the figure must win.
-        dated = (f"bench of {stale}", f"of {stale}")
+    if stale or busy(ceilings):
+        # Of the notes that fit, one that says why the figure is in doubt must win.
+        told = ("ceiling of a busy machine (M)", "busy machine (M)")
+        dated = (f"bench of {stale}", f"of {stale}") if stale else told
         notes = (f"{notes[0]}; {dated[0]}", f"{notes[1]}; {dated[0]}", *dated)
     if found.mbu is not None and found.mbu > 1:
         # Memory gives no more than it can: a figure above 1 would be of something else.

@@ -181,6 +181,13 @@ def test_a_plain_step_faster_than_memory_proves_a_ceiling_too_low(
     assert too_low(one) is low
 
 
+def test_a_figure_from_a_busy_machines_ceiling_says_so() -> None:
+    found = gauges(view(*RUN), replace(CEILINGS, cpu_share=0.3))
+    notes = next(one.notes for one in found if one.label == "MBU")
+    assert notes[0].endswith("; ceiling of a busy machine (M)")
+    assert notes[-1] == "busy machine (M)"
+
+
 def test_before_the_first_token_nothing_reads_zero() -> None:
     assert (
         picture(lines_of(view(SMOLLM2, prompt(3)), 49, 14, CEILINGS))
