@@ -28,7 +28,7 @@ def answered(shape: Shape, *records: Record, tags: ThinkingSettings | None = Non
     log, path = seen.log, seen.path
     tags = tags or ThinkingSettings()
     found = account(log.facts, log.prompt, log.prefill, path, log.rounds, tags, example())
-    spent, chunks = spent_of(log, path, found.thinking), len(log.prefill.chunks)  # type: ignore[union-attr]
+    spent, chunks = spent_of(log, path, found.thinking), log.prefill.chunks  # type: ignore[union-attr]
     return Answered(
         shape, found, speed(log.prompt, log.prefill, path), spent, chunks, "text", records
     )
@@ -37,7 +37,8 @@ def answered(shape: Shape, *records: Record, tags: ThinkingSettings | None = Non
 def reusing(shape: Shape) -> Answered:
     """8 of 10 prompt tokens cached: 100 ms of reading, and one step as long."""
     steps = [step(1, timing(0.0), kv(10, computed=10)), step(2, timing(100.0), kv(11))]
-    return answered(shape, SMOLLM2, prompt(10), prefill(chunk(8, 2, 100.0), cached=8), *steps)
+    read = prefill(chunk(8, 2, 100.0, warmup=True), cached=8)
+    return answered(shape, SMOLLM2, prompt(10), read, *steps)
 
 
 def thinking(shape: Shape) -> Answered:

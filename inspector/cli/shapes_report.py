@@ -34,6 +34,7 @@ def _fields(one: Answered | Failed) -> dict[str, Any]:
     if isinstance(one, Failed):
         return line | {"error": plain(one.error)}
     number(line, "ttft_ms", one.speed.ttft_ms, "no token was drawn")
+    line["warmup"] = one.warms_up
     number(line, "itl_ms", one.speed.itl_ms, "no step after the first counts")
     number(line, "tps", one.speed.tps, "no step after the first counts")
     line["total_ms"] = plain(one.total_ms)

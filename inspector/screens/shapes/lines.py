@@ -91,6 +91,9 @@ def lines(found: Carried, width: int, *, common: bool = True) -> Iterator[Conten
     else:
         yield from _table(done, _TOKENS, tokens, width)
         yield from _table(done, _TIMES, times, width)
+    if slower := [one.shape.name for one in done if one.warms_up]:
+        why = f"has passes that were the first of their shape: {', '.join(slower)}"
+        yield from wrapped("TTFT", NAME, width, why)
     yield heading("What dominates", width)
     for one in found.done:
         if isinstance(one, Answered):

@@ -65,7 +65,7 @@ def _each(one: Answered, most: str, spent: float) -> _Parts:
         return ()
     if most == _READING:
         each = _ms(spent / line.tokens)
-        passes = plural(one.chunks, "pass", "passes")
+        passes = plural(len(one.chunks), "pass", "passes")
         return (f"; {plural(line.tokens, 'token')} in {passes}, ", each, " a token")
     # The first token of all came with the reading.
     came = one.account.thinking[0] == (most == _THINKING)

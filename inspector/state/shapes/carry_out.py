@@ -14,7 +14,7 @@ from engine.bill.prices import PriceList
 from engine.commands import Configure, Open, Step, Submit
 from engine.records.events import LoadProgress, Record, SettingsChanged
 from engine.records.model import ModelFacts
-from engine.records.prompt import PrefillRecord, PromptRecord
+from engine.records.prompt import PrefillChunk, PrefillRecord, PromptRecord
 from engine.records.step import StepRecord
 from engine.records.step_table import StepPath
 from engine.records.thinking import ThinkingSettings
@@ -62,11 +62,16 @@ class Answered:
     speed: Speed
     spent: Mapping[PhaseKind | Spent, float]
     """Milliseconds in parts, in order: the phases to the first token, then what came behind it."""
-    chunks: int = 0
+    chunks: tuple[PrefillChunk, ...] = ()
     """Passes that the prompt was read in."""
     text: str = ""
     records: tuple[Record, ...] = ()
     """Those of its run, as a session keeps them."""
+
+    @property
+    def warms_up(self) -> bool:
+        """True if a pass of the reading was the first of its shape."""
+        return any(chunk.warmup for chunk in self.chunks)
 
     @property
     def total_ms(self) -> float:
@@ -198,7 +203,7 @@ def _answered(
         found,
         speed(log.prompt, log.prefill, path),
         spent,
-        len(log.prefill.chunks) if log.prefill is not None else 0,
+        log.prefill.chunks if log.prefill is not None else (),
         output_text(path),
         tuple(one for one in records if one is not None),
     )

@@ -25,6 +25,7 @@ def test_the_report_has_every_figure() -> None:
     found = report(all_carried())
     plain = found["requests"][0]
     assert (plain["ttft_ms"], plain["itl_ms"], plain["total_ms"]) == (500.0, 100.0, 900.0)
+    assert [one.get("warmup") for one in found["requests"]] == [False, False, True, False, None]
     assert plain["spent_ms"] == {"prefill": 500.0, "decode": 400.0}
     assert plain["bill"]["total"]["tokens"] == 15
     assert found["requests"][4]["error"] == "the context holds 5 tokens"

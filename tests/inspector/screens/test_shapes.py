@@ -13,6 +13,7 @@ from inspector.screens.shapes.lines import lines, progress
 from inspector.screens.shapes.screen import ShapesScreen
 from inspector.screens.shapes.words import dominating, reused, way_lines
 from inspector.state.shapes.carry_out import Carried, Sizes
+from inspector.state.shapes.requests import REUSED
 from tests.fakes import texts
 from tests.hostile import MARKER, acting
 from tests.inspector.test_app import app, press, screen_text
@@ -57,6 +58,11 @@ def test_figures_are_in_one_table_or_in_two() -> None:
         for words in ("2      8        0      2", "500 ms ƒ   100 ms ƒ  10.0 tok/s ƒ   900 ms ƒ"):
             assert words in figures
     assert "$0.000030 ~" in figures
+
+
+def test_warm_up_in_a_reading_is_said() -> None:
+    said = [row for row in shown(all_carried(), 160) if "first of their shape" in row]
+    assert said == ["TTFT".ljust(21) + "has passes that were the first of their shape: " + REUSED]
 
 
 def test_what_dominates_is_said_with_its_figures() -> None:
