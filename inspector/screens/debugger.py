@@ -60,7 +60,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def __init__(self, layouts: Layouts | None = None) -> None:
         super().__init__()
-        self._view = View(RunLog())
+        self._view, self._watched = View(RunLog()), Watched()
         self._layouts = layouts or Layouts()
         self._layout = Layout()
         self._layout.use(self._layouts.desk)
@@ -91,7 +91,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
         self._lay_out()
         self._focus_on(self._layout.opened)
         # A recording is there before the panes are.
-        self._show_panes()
+        self.show(self._view, None, self._watched)
 
     # --- layout -----------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ figures, **~** estimated. A dash (—) means that it cannot be known, or not yet
 
     def show(self, view: View, busy_s: float | None, watched: Watched) -> None:
         """Draw this view on every pane that can be seen."""
-        self._view = view
+        self._view, self._watched = view, watched
         with self.app.batch_update():
             self.tick(view, busy_s)
             if self._status is not None:

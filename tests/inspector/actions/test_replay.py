@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.app import ComposeResult
 from textual.pilot import Pilot
 
 from engine.commands import Configure, Open, Pause, Restore, Submit
@@ -83,13 +84,18 @@ async def test_the_example_is_stepped_without_a_model() -> None:
         assert notes(one)[-1].endswith("capital.llmi")
 
 
+@pytest.mark.parametrize("composed", [False, True])
 async def test_what_is_shown_before_the_screen_is_mounted_is_on_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, composed: bool
 ) -> None:
     class Early(DebuggerScreen):
-        def on_mount(self) -> None:
+        def compose(self) -> ComposeResult:
+            if composed:
+                yield from super().compose()
             log = RunLog(state=StateChanged(RunState.PAUSED, "early"))
             self.show(View(log), None, Watched())
+            if not composed:
+                yield from super().compose()
 
     # A recording is painted as soon as the app is there, and nothing more comes of itself.
     monkeypatch.setattr(Inspector, "_draw", lambda app: None)
