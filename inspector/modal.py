@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from textual.app import App
+from textual.reactive import Reactive
 from textual.screen import ModalScreen, Screen, SystemModalScreen
+from textual.widget import Widget
 
 _Result = TypeVar("_Result")
 
 
-class RunScreen(Screen[_Result]):
+class PaneScreen(Screen[_Result]):
+    """A screen of panes: one that loses or gets the focus is painted, and not the whole screen."""
+
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+
+
+class RunScreen(PaneScreen[_Result]):
     """A screen that shows the run in the debugger's place, with keys of its own for it."""
 
 

@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Offset, Region
-from textual.screen import Screen
 from textual.widgets import Static
 
 from inspector.keys import DESK, NEXT_PANE, pane_binding, pane_key
 from inspector.messages import Force, NeedDense, NeedNext, Try
+from inspector.modal import PaneScreen
 from inspector.panes.dials.pane import DialsPane
 from inspector.panes.ladder.pane import LadderPane
 from inspector.panes.registry import PANES
@@ -41,7 +41,7 @@ USABLE = (40, 12)
 """Below this size there is only a message."""
 
 
-class DebuggerScreen(Screen[None]):
+class DebuggerScreen(PaneScreen[None]):
     """All panes of one run."""
 
     AUTO_FOCUS = ""

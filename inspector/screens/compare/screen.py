@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -44,8 +43,6 @@ class CompareScreen(RunScreen[None]):
     """Columns in lockstep. Answers once the user goes back to the debugger."""
 
     AUTO_FOCUS = ""
-    # Who loses the focus and who gets it paint themselves; Textual would paint the whole screen.
-    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
     DEFAULT_CSS = """
     CompareScreen #columns { height: 1fr; }

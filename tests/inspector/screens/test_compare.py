@@ -557,6 +557,7 @@ async def test_a_key_paints_what_changed_and_nothing_the_screen_below(
 
         monkeypatch.setattr(Screen, "refresh", noted)
         await press(pilot, "1", "2", "tab", "n")
+        assert whole == []
         below: list[object] = []
         monkeypatch.setattr(DebuggerScreen, "tick", lambda *seen: below.append(seen))
         monkeypatch.setattr(StatusLine, "show", lambda line, *seen: below.append(line.screen))
@@ -565,6 +566,10 @@ async def test_a_key_paints_what_changed_and_nothing_the_screen_below(
         assert below == [one.screen], "a long pass is told of where it is seen"
         await settled(pilot)
         assert whole == []
+        await press(pilot, "q")
+        whole.clear()
+        await press(pilot, "3", "4", "2")
+        assert whole == [], "so does the debugger"
 
 
 async def settled(pilot: Pilot[None]) -> None:
