@@ -23,6 +23,9 @@ from inspector.state.view import View
 
 LABEL = 10
 MEASURED, SIDE, FLOOR = "●", "○", "·"
+READ, READ_SIDE = "■", "□"
+FITTED, FORMULA = "fitted ⠒", f"formula {FLOOR}"
+"""Labels of lines that are drawn, with their signs: a colour alone would not tell them apart."""
 _THOUSAND = 1000.0
 SAMPLES = 150
 """Points that a fitted line is drawn through: more than there are cells."""
@@ -81,10 +84,18 @@ def growth_lines(view: View, found: Found, width: int, height: int) -> list[Cont
     growth = growth_of(view, found)
     step, read = _step_words(growth, found, width), _read_words(growth, found, width)
     room = (height - len(step) - len(read) - 2) // 2
-    lines = [heading("A step's time by its context •", width)]
+    steps = _legend(MEASURED, growth.steps, SIDE, growth.steps_beside)
+    lines = [heading(f"A step's time by its context •{steps}", width)]
     lines += [*_step_chart(growth, found, width, room), *step]
-    lines.append(heading("Reading a prompt by its length •", width))
+    reading = _legend(READ, growth.reading, READ_SIDE, growth.reading_beside)
+    lines.append(heading(f"Reading a prompt by its length •{reading}", width))
     return [*lines, *_read_chart(growth, width, room), *read]
+
+
+def _legend(sign: str, own: Sequence[Point], side: str, beside: Sequence[Point]) -> str:
+    """Signs of the run's points and of those of ``C``, where there are some."""
+    run = f"  {sign} this run" if own else ""
+    return f"{run}  {side} timed by C" if beside else ""
 
 
 # --- a step ---------------------------------------------------------------------------------
@@ -143,13 +154,13 @@ def _step_words(growth: Growth, found: Found, width: int) -> list[Content]:
         unclear = muted("  within the noise")
         more = unclear + muted(": longer texts tell, or C")
         told = (noise,) if line.resolved else (noise + more, figure + more, figure + unclear)
-        lines.append(labelled("fitted", LABEL, width, *told, figure))
+        lines.append(labelled(FITTED, LABEL, width, *told, figure))
     if floor is None:
         lines.append(labelled("formula", LABEL, width, _no_formula(found)))
     else:
         figure = derived(_sum(floor))
         what = muted("  (weights + K/V a position × context) / bandwidth")
-        lines.append(labelled("formula", LABEL, width, figure + muted("  ·") + what, figure))
+        lines.append(labelled(FORMULA, LABEL, width, figure + what, figure))
     return lines
 
 
@@ -174,8 +185,8 @@ def _read_chart(growth: Growth, width: int, height: int) -> Sequence[Content]:
     across = _axis([0.0, *(x for x, _ in points)])
     lines = _fit_dots(growth.parts, across)
     lines += [
-        Dots(growth.reading, "■", "$phase-prefill"),
-        Dots(growth.reading_beside, "□", "$kv-shared"),
+        Dots(growth.reading, READ, "$phase-prefill"),
+        Dots(growth.reading_beside, READ_SIDE, "$kv-shared"),
     ]
     return _chart(lines, across, points, width, height)
 
@@ -186,7 +197,7 @@ def _read_words(growth: Growth, found: Found, width: int) -> list[Content]:
         why = f"needs three chunks or lengths: a longer prompt{_beside(found, ', or C')}"
         lines.append(labelled("fitted", LABEL, width, nothing(why)))
     else:
-        lines.append(labelled("fitted", LABEL, width, *_parts_words(parts)))
+        lines.append(labelled(FITTED, LABEL, width, *_parts_words(parts)))
     formula = _formula_parts(found)
     if formula is None:
         lines.append(labelled("formula", LABEL, width, _no_formula(found)))

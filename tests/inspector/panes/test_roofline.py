@@ -114,8 +114,8 @@ def test_every_part_says_why_it_is_empty(part: int) -> None:
 def test_growth_has_points_fit_and_formula() -> None:
     """40 + 0.05 (context - 699) ms is 5.05 + 0.05 context; K and V of one position take 2.3 us."""
     text = text_of(a_run(), SMALL, GROWTH)
-    assert "fitted    5.05 ms + 50.0 ms a 1,000 positions ƒ" in text
-    assert "formula   26.9 ms + 2.30 ms a 1,000 positions ƒ" in text
+    assert "fitted ⠒  5.05 ms + 50.0 ms a 1,000 positions ƒ" in text
+    assert "formula · 26.9 ms + 2.30 ms a 1,000 positions ƒ" in text
     # 2 N / rate = 897 us and 2 x 30 x 9 x 64 / rate = 0.115 us.
     assert "897 µs × n + 0.12 µs × n² ƒ  equal at n = 7,784 ƒ" in text
 
@@ -123,7 +123,7 @@ def test_growth_has_points_fit_and_formula() -> None:
 def test_steps_that_get_shorter_are_said_to_be_noise_where_there_is_little_room_too() -> None:
     """40 - 0.04 (context - 699) ms is 67.96 - 0.04 context, where time can only grow."""
     text = text_of(a_run(growth=-0.04), SMALL, GROWTH)
-    assert "fitted    68.0 ms − 40.0 ms a 1,000 positions ƒ  within the noise" in text
+    assert "fitted ⠒  68.0 ms − 40.0 ms a 1,000 positions ƒ  within the noise" in text
 
 
 def test_growth_takes_the_measurement_beside_the_run_where_that_tells_more() -> None:
@@ -133,6 +133,9 @@ def test_growth_takes_the_measurement_beside_the_run_where_that_tells_more() -> 
     view.log.curves = CacheCurves(5, lengths, step_ms, full, (5,) * 4, "blocks of 16")
     text = text_of(view, LARGE)
     assert "30.0 ms + 10.0 ms a 1,000 positions ƒ" in text
+    # Without colours the signs alone tell whose points they are.
+    assert "its context •  ● this run  ○ timed by C" in text
+    assert "its length •  ■ this run  □ timed by C" in text
     assert "500 µs × n + 1.00 µs × n² ƒ  equal at n = 500 ƒ" in text
     assert "□" in text
 
