@@ -401,7 +401,7 @@ def test_the_latency_of_six_steps() -> None:
     steps = [(2, 10.0), (3, 10.0), (4, 20.0), (5, math.inf), (6, 10.0), (7, math.nan), (8, 10.0)]
     assert chart(steps, 30) == ["step latency 10.0 ms – 20.0 m…", "▄▄█▄▄"]
     wide = chart(steps, 60)
-    assert wide[0] == "step latency 10.0 ms – 20.0 ms  2 steps left out: no finite…"
+    assert wide[0] == "step latency 10.0 ms – 20.0 ms •  2 steps left out: no fini…"
     assert [line[:4].strip() for line in wide[2:8]] == ["20.0", "", "15.0", "", "", "10.0"]
     assert wide[9].split() == ["2", "4", "8"]
 
