@@ -106,6 +106,7 @@ def columns_of(
                     one.number, one.parent, settings, one.seed, one.force, speculation, error
                 )
             )
+    drafts.held = frozenset(one.draft.source for one in states)
     return Columns(stepper, steps, ColumnsSet(tuple(states)), tuple(held))
 
 

@@ -20,6 +20,8 @@ class Drafts:
         self._sources: dict[str, DraftSource] = {}
         self.settings = DraftSettings()
         """The run's own, unless a step says otherwise."""
+        self.held: frozenset[str] = frozenset()
+        """Sources that columns draft from, whatever the run itself does from now on."""
 
     def attach(self, target: Backend, opened: Open) -> None:
         """Draft for another target from now on."""
@@ -40,7 +42,7 @@ class Drafts:
         settings = self.settings if settings is None else settings
         self.opened(settings)
         self.settings = settings
-        for name in [one for one in self._sources if one != settings.source]:
+        for name in self._sources.keys() - self.held - {settings.source}:
             self._sources.pop(name).close()
 
     def opened(self, settings: DraftSettings) -> Speculation | None:

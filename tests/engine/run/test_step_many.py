@@ -20,8 +20,10 @@ from engine.commands import (
     Submit,
 )
 from engine.conditions.breakpoints import Breakpoints
+from engine.drafts.ngram import PromptLookup
 from engine.records.columns import ColumnsSet, Part, PassRecord
 from engine.records.events import EngineError, Record, RunState, StateChanged
+from engine.records.round import DraftSettings
 from engine.records.step import StepRecord
 from engine.run.step_many import ColumnStep, step_many
 from engine.run.stepper import Stepper
@@ -262,3 +264,27 @@ def test_a_column_begins_where_it_began() -> None:
 def test_a_new_prompt_has_no_columns() -> None:
     records = asked(StepMany(TWO), Configure(), Submit("ab"), StepMany(TWO))
     assert len([one for one in records if isinstance(one, ColumnsSet)]) == 2
+
+
+def test_settings_that_change_meanwhile_close_no_draft_of_a_column(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Configure is carried out between two passes; a draft model that was freed drafts nothing."""
+    closed: list[str] = []
+    monkeypatch.setattr(PromptLookup, "close", lambda self: closed.append(self.name))
+    own = Settings(dials={"temperature": 0.0}, draft=DraftSettings("ngram:2"))
+    client = DirectClient()
+    for command in (*script("aaaa"), Configure(draft=DraftSettings("ngram:3"))):
+        client.send(command)
+    columns = (Column(1, 0, COLD), Column(2, 0, own))
+    client._inbox.waiting.append(Configure(draft=DraftSettings()))
+    client.send(StepMany(columns, 6))
+    assert closed == [], "one column drafts as the run did, one by itself"
+    records = client.take()
+    assert not any(isinstance(one, EngineError) for one in records)
+    rounds = [told.column for one in passes(records) for told in one.columns if len(told.nodes) > 1]
+    assert set(rounds) == {1, 2}
+    # Columns that are others now do not need it.
+    client.send(StepMany(columns[:1]))
+    client.send(Configure(draft=DraftSettings()))
+    assert sorted(closed) == ["ngram:2", "ngram:3"]
