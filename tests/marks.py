@@ -9,7 +9,7 @@ well: "measured", "derived", "estimated".
 These are no figures, and carry no mark: counts (of tokens, positions, blocks, steps), which are
 exact; ids and ranks; what somebody set (dials, budgets, thresholds of a scale); a random number,
 which is drawn; versions and times of day; formulas; the ends of an axis; progress, which is of the
-moment.
+moment; the value of an expression that somebody wrote.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from engine.conditions.moment import Moment
 from engine.text import visible
 from inspector.draw.cells import left
 from inspector.draw.numbers import MUTED, cut, heading, right
+from inspector.draw.numbers import Mark as Sign
 from inspector.state.breakpoints import Mark, Watch, Watched
 from inspector.state.view import View
 from inspector.widgets.line_view import Pane
@@ -27,6 +28,8 @@ _VALUE = 14
 _NAME = 24
 _SHORT_NAME = 20
 _UNIT = 7
+_KNOWN_BY = {"ms": Sign.MEASURED, "nats": Sign.DERIVED, "nats²": Sign.DERIVED}
+"""Units of figures, with the mark of each; other values are counts, ids, or drawn."""
 _WORD = re.compile(r"[A-Za-z_]\w*$")
 
 
@@ -130,7 +133,8 @@ def _name_row(one: Name | Function, moment: Moment | None, width: int) -> Conten
     room = _NAME if width >= 100 else _SHORT_NAME
     start = Content.styled(f"{left(name, room)} ", "bold")
     value = Content("") if isinstance(one, Function) else _value(one, moment)
-    middle = right(value, _VALUE) + Content.styled(f" {left(one.unit, _UNIT)} ", MUTED)
+    unit = f"{one.unit} {_KNOWN_BY[one.unit]}" if one.unit in _KNOWN_BY else one.unit
+    middle = right(value, _VALUE) + Content.styled(f" {left(unit, _UNIT)} ", MUTED)
     return cut(start + middle + Content.styled(visible(one.definition), MUTED), width)
 
 

@@ -8,7 +8,7 @@ from textual.widget import Widget
 from engine.conditions.condition import Unavailable, spell
 from engine.conditions.figures import Value
 from engine.text import visible
-from inspector.draw.numbers import MUTED, NOTHING, cut, derived
+from inspector.draw.numbers import MUTED, NOTHING, cut
 from inspector.state.breakpoints import Mark, Watch, Watched
 
 LINES = 2
@@ -33,8 +33,6 @@ def value_text(value: Value | Unavailable) -> Content:
     """A value, or a dash for one that cannot be told."""
     if isinstance(value, Unavailable):
         return Content.styled(NOTHING, MUTED)
-    if isinstance(value, float):
-        return derived(spell(value), "bold")
     return Content.styled(spell(value), "bold")
 
 

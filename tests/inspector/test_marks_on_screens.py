@@ -12,6 +12,7 @@ import pytest
 from textual.content import Content
 from textual.geometry import Size
 
+from engine.conditions.moment import Moments
 from engine.napkin.library import Library
 from engine.napkin.notation import EXAMPLE, parse
 from engine.records.measured import CacheCurves, Contest, Measured
@@ -19,6 +20,7 @@ from engine.records.model import DtypeTrial
 from inspector.actions.measure import worth_of_cache
 from inspector.cli import bench_report, bench_sweep_report, doctor
 from inspector.draw.napkin import napkin_lines
+from inspector.panes.breakpoints import draw_names
 from inspector.screens.compare import column, sweep, table, why
 from inspector.screens.compare.column import ColumnUI
 from inspector.screens.compare.table import TableRow
@@ -29,7 +31,6 @@ from inspector.screens.shapes import lines as shapes_lines
 from inspector.screens.token_ask import TITLES
 from inspector.widgets.picture import Picture
 from inspector.widgets.status import status_line
-from inspector.widgets.watches import value_text
 from sessions.compare import compared_text
 from sessions.compare.why_part import why_part
 from sessions.examples import example
@@ -57,6 +58,12 @@ def status() -> Iterator[Line]:
     reason = "float16: 31.0 ms a decode step (38.2 float32), measured"
     records = (replace(fakes.SMOLLM2, dtype_reason=reason, dtype="float16"), *fakes.case_36()[1:])
     return (status_line(fakes.view(*records), width) for width in range(20, WIDE, 4))
+
+
+def names() -> Iterator[Line]:
+    view = fakes.view(*fakes.case_36())
+    assert view.prompt is not None
+    return drawn(draw_names("", Moments(view.prompt).at(view.path), Size(160, 90)))
 
 
 def columns() -> Iterator[Line]:
@@ -100,7 +107,7 @@ def told_by_doctor() -> Iterator[Line]:
 
 SHOWN: dict[str, Callable[[], Iterable[Line]]] = {
     "status line": status,
-    "watches": lambda: [Content("entropy ") + value_text(2.5)],
+    "names of a condition": names,
     "toast": lambda: [worth_of_cache(CacheCurves(5, (4,), (9.0,), (12.0,), (5,), "x"))],
     "compare: columns": columns,
     "compare: plots": plots,

@@ -311,7 +311,7 @@ async def test_names_are_listed_with_their_values_and_completed() -> None:
         assert lines[0].startswith("the token ─")
         # 26 letters, all alike: log 26 = 3.2581 nats, a margin of nothing
         (entropy,) = [line for line in lines if line.startswith("entropy ")]
-        assert " ".join(entropy.split()) == "entropy 3.2581 nats of the model's distribution"
+        assert " ".join(entropy.split()) == "entropy 3.2581 nats ƒ of the model's distribution"
         await write(pilot, "rank > 5 or entropy_f")
         lines = [names.drawn.rows[at].plain for at in range(len(names.drawn.rows))]
         assert [line.split()[0] for line in lines] == ["entropy_final"]
