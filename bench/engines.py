@@ -6,8 +6,9 @@ They take turns. llama.cpp's loop runs in a process of its own as its user runs 
 greedy, one request for all tokens. Ours is the Stepper with every record kept: greedy, which lets
 the engine go on by itself, and drawing, a request a token; then drawing with other numbers of
 log-probabilities, by which the default of --top was chosen. For five prompts the ids are compared
-too. Times run from the first token to the last; memory is the most that each process had resident,
-with the part of it that is not the mapped file. The last line is one JSON object.
+too. Times run from the first token to the last. Memory is the most that a process had resident,
+with the part of it that is not the mapped file: of llama.cpp's loop, and of an engine of ours that
+draws as many tokens once, in a process of its own too. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -59,6 +60,20 @@ for line in sys.stdin:
     status = dict(one.split(":", 1) for one in open("/proc/self/status") if ":" in one)
     memory = [status["VmHWM"], status["RssAnon"]]
     print(json.dumps({"ms": passed, "found": found, "memory": memory}), flush=True)
+"""
+OURS = """
+import json, sys
+from engine.backends import open_backend
+from engine.run.stepper import Stepper
+from engine.sampling.chain import effective
+wanted, text = json.loads(sys.argv[1]), sys.argv[2]
+made = Stepper(open_backend("llamacpp", wanted), effective("llamacpp", {"temperature": 0.8}))
+made.max_tokens = wanted["max_tokens"]
+made.submit(text)
+for _ in range(made.max_tokens):
+    made.step()
+status = dict(one.split(":", 1) for one in open("/proc/self/status") if ":" in one)
+print(json.dumps([int(status[name].split()[0]) / 1024 for name in ("VmHWM", "RssAnon")]))
 """
 
 
@@ -158,11 +173,17 @@ def same_ids(backend: Backend, loop: OwnLoop, tokens: int) -> list[bool]:
     return found
 
 
-def memory() -> tuple[float, float]:
-    """(most ever resident, not backed by a file now) of this process, MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    status = dict(line.split(":", 1) for line in lines if ":" in line)
-    return int(status["VmHWM"].split()[0]) / 1024, int(status["RssAnon"].split()[0]) / 1024
+def memory(wanted: dict[str, Any]) -> tuple[float, float]:
+    """(most ever resident, not backed by a file at the end) of an engine that draws, MiB."""
+    told = subprocess.run(
+        [sys.executable, "-c", OURS, json.dumps(wanted), PROMPTS[0]],
+        cwd=Path(__file__).resolve().parent.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    most, anonymous = json.loads(told.stdout)
+    return most, anonymous
 
 
 def measure(contenders: list[Contender], tokens: int, rounds: int) -> None:
@@ -189,9 +210,14 @@ def main() -> None:
     )
     args = parser.parse_args()
     path = Path(args.model) if args.model else bundled_file(DEFAULT, silent, offline=False)
-    wanted = {"model": str(path), "threads": args.threads or None, "context": args.context}
-    backend = open_backend("llamacpp", wanted)
-    own, loop = memory(), OwnLoop(path, args.threads)
+    wanted = {
+        "model": str(path.resolve()),
+        "threads": args.threads or None,
+        "context": args.context,
+        "max_tokens": args.tokens,
+    }
+    own = memory(wanted)
+    backend, loop = open_backend("llamacpp", wanted), OwnLoop(path, args.threads)
     ids = list(backend.tokenize(PROMPTS[0], chat=False, system=None).ids)
     others = {
         top: open_backend("llamacpp", {**wanted, "top": top}) for top in (TOPS if args.tops else ())
@@ -232,7 +258,7 @@ def report(
         print(f"{one.name:26}{one.median:11.2f}{1000 / one.median:10.1f}{ratio:16.3f}")
         figures.append({"contender": one.name, "ms": one.median, "speed over its own loop": ratio})
     print(f"greedy ids are its own for {sum(same)} of {len(same)} prompts")
-    for name, (most, anonymous) in (("ours, loaded", own), ("its own loop", theirs)):
+    for name, (most, anonymous) in (("ours", own), ("its own loop", theirs)):
         print(
             f"memory, {name}: {most:.0f} MiB at the most, {most / size:.2f} x the file; "
             f"{anonymous:.0f} MiB of it are not the file's"

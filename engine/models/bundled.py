@@ -82,6 +82,10 @@ def bundled_folder(model: Bundled, progress: Progress, *, offline: bool) -> Path
             "run once with a network, or give --model FOLDER or FILE.gguf"
         )
 
+    if has_llama_cpp():
+        # It runs the file itself, which is kept beside the folder then: one download for both.
+        bundled_file(model, progress, offline=False)
+
     def build(work: Path, folder: Path) -> dict[str, Any]:
         kept = prepared(_file_name(model))
         file = kept / Path(model.member).name if kept else _fetched(model, work, progress)
@@ -137,6 +141,11 @@ def conversion_facts(name: str, digest: str, quantisation: str) -> dict[str, Any
         "how": f"dequantised from {quantisation} to float32",
         "versions": {package: version(package) for package in ("transformers", "torch", "gguf")},
     }
+
+
+def has_llama_cpp() -> bool:
+    """True if the engine llamacpp is installed, which runs GGUF files as they are."""
+    return importlib.util.find_spec("xllamacpp") is not None
 
 
 def has_pip() -> bool:

@@ -81,16 +81,21 @@ class Ladder:
         """Probabilities of ``ids`` before and after each stage, shape ``(stages + 1, n)``."""
         return np.stack([level.probs_of(ids) for level in (self.model, *self.after)])
 
-    def slack(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64] | None:
-        """So much lower or higher ``probs(ids)`` may be; None where they are exact throughout."""
+    def probs_and_slack(
+        self, ids: NDArray[np.integer[Any]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """``probs(ids)``, and so much lower or higher they may be; None where they are exact."""
         if self.scale_known and not isinstance(self.model, Partial):
-            return None
-        found = np.zeros((len(self.after) + 1, ids.size))
+            return self.probs(ids), None
+        probs = np.zeros((len(self.after) + 1, ids.size))
+        slack = np.zeros_like(probs)
         for index, level in enumerate((self.model, *self.after)):
             if isinstance(level, Partial):
                 low, high = level.prob_bounds(ids)
-                found[index] = (high - low) / 2
-        return found
+                probs[index], slack[index] = (low + high) / 2, (high - low) / 2
+            else:
+                probs[index] = level.probs_of(ids)
+        return probs, slack
 
     def table(self, count: int, name: Callable[[int], Token], also: Iterable[int] = ()) -> TopTable:
         """The ``count`` candidates the model likes best, and the ids in ``also`` wherever."""
@@ -108,15 +113,16 @@ class Ladder:
     def rows(self, ids: IntArray, ranks: IntArray, tokens: tuple[Token, ...]) -> TopTable:
         """The candidates ``ids``, of these ranks and names, as a table."""
         raw = self.raw_logits(ids)
+        probs, slack = self.probs_and_slack(ids)
         return TopTable(
             ids=ids,
             raw_logits=raw,
             raw_logprobs=raw.astype(np.float64) - self.model.log_z,
-            probs=self.probs(ids),
+            probs=probs,
             cut_by=self.cut_by_of(ids),
             ranks=ranks,
             tokens=tokens,
-            slack=self.slack(ids),
+            slack=slack,
         )
 
     def raw_logits(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:

@@ -249,7 +249,7 @@ def from_top(top: TopLogprobs) -> Candidates:
     ids, logits = top.ids, top.logprobs.astype(np.float32)
     if ids.shape != logits.shape or ids.ndim != 1 or not ids.size:
         raise SamplingError(f"ids of shape {ids.shape} and log-probabilities of {logits.shape}")
-    if np.unique(ids).size != ids.size or not -1 < ids.min() <= ids.max() < top.vocab_size:
+    if len(set(ids.tolist())) != ids.size or not -1 < ids.min() <= ids.max() < top.vocab_size:
         raise SamplingError("the log-probabilities name a token twice, or one that there is not")
     if not (logits <= _MISFIT).all() or np.exp(logits.astype(np.float64)).sum() > 1 + _MISFIT:
         raise SamplingError("the log-probabilities are NaN, or add up to more than 1")

@@ -36,9 +36,12 @@ def top_logprobs(
         raise BackendError(f"the engine names tokens that are outside 0..{vocab_size - 1}")
     if np.isnan(values).any() or values.max() > _OVER:
         raise BackendError("the engine's log-probabilities hold NaN, or a probability above 1")
-    order = np.lexsort((found, -values))[:count]
-    found, values = found[order], values[order]
-    if np.unique(found).size != found.size:
+    # Most engines list them in this order already.
+    if not (values[1:] < values[:-1]).all():
+        order = np.lexsort((found, -values))
+        found, values = found[order], values[order]
+    found, values = found[:count], values[:count]
+    if len(set(found.tolist())) != found.size:
         raise BackendError("the engine names a token twice among the likeliest")
     if np.exp(values).sum() > 1.0 + _OVER:
         raise BackendError("the engine's probabilities add up to more than 1")

