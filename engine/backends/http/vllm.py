@@ -184,21 +184,3 @@ def detokenized(client: Client, model: str, ids: Sequence[int]) -> str:
     """The text of some tokens; of a part of a character U+FFFD."""
     body = {"model": model, "tokens": list(ids)}
     return Fields.of(client.post("/detokenize", body).body, "/detokenize").text("prompt")
-
-
-_METRIC = re.compile(
-    r"^(vllm:[a-z_]{1,60}|llamacpp:[a-z_]{1,60})(?:\{[^}]*\})? ([0-9.eE+-]{1,30})$"
-)
-
-
-def metrics(text: str) -> dict[str, float]:
-    """Figures of a Prometheus text by name; those of several engines added."""
-    found: dict[str, float] = {}
-    for line in text.splitlines()[:20_000]:
-        match = _METRIC.match(line)
-        if match is not None:
-            try:
-                found[match[1]] = found.get(match[1], 0.0) + float(match[2])
-            except ValueError:
-                continue
-    return found

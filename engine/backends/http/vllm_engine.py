@@ -287,13 +287,15 @@ def _table(
         Probed(
             "cached tokens",
             "" if times.cached is None else "yes",
-            "start it with --enable-prompt-tokens-details" if times.cached is None else "",
+            "start it with --enable-prompt-tokens-details" if times.cached is None else "in usage",
         ),
         Probed("own milliseconds", "", "vLLM tells none of a request"),
         Probed("slots", "", "vLLM keeps what it has room for; nobody says where"),
         metrics_row(client, "it has no /metrics"),
         Probed("chat template", "yes" if server.has_template else "", "tried"),
-        Probed("own sampler", "", "needs --logprobs-mode processed_logprobs" if raw else ""),
+        Probed(
+            "own sampler", "", "what vLLM's chain leaves is not asked for: llama.cpp's alone is"
+        ),
     )
 
 

@@ -82,9 +82,11 @@ def test_a_server_that_can_all(name: str) -> None:
         assert facts.tells_all, "panes may ask for the whole vocabulary"
 
 
+@pytest.mark.parametrize("mode", ["raw_logprobs", "processed_logprobs", "raw_logits"])
 @pytest.mark.parametrize("name", FAKES)
-def test_what_is_lacking_says_why(name: str) -> None:
-    with attached(FAKES[name](metrics=False)) as (backend, _):
+def test_what_is_lacking_says_why(name: str, mode: str) -> None:
+    mode = mode if name == "vllm" else "raw_logprobs"
+    with attached(FAKES[name](metrics=False, mode=mode)) as (backend, _):
         lacking = [one for one in backend.facts.probed if not one.given]
         assert "metrics" in [one.name for one in lacking]
         assert all(one.note for one in lacking)
