@@ -16,7 +16,7 @@ from engine.measure.rival_process import RivalError
 from engine.measure.rivals import rival_of
 from engine.models import resolve as models
 from engine.progress import Progress
-from engine.records.measured import MEASURING_CEILINGS, Ceilings, Contest, Measured
+from engine.records.measured import MEASURING_CEILINGS, SERVERS_MACHINE, Ceilings, Contest, Measured
 from engine.records.model import ModelFacts
 from engine.run.stepper import Stepper
 from engine.timing import now_ms
@@ -94,8 +94,10 @@ def ceilings_of(
 ) -> Ceilings:
     """Ceilings of this machine for a model of these facts; takes thrice ``seconds``.
 
-    Raises PutOff once ``stop`` is true.
+    Raises PutOff once ``stop`` is true, BackendError for a model behind a URL.
     """
+    if facts.remote:
+        raise BackendError(SERVERS_MACHINE)
     progress(MEASURING_CEILINGS, None, "memory bandwidth and matrix products")
     dtype = facts.dtype.split()[0]
     # Matrix products of a quantised model's integers are not what it computes with.

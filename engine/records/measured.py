@@ -91,6 +91,7 @@ MEASURING_CURVES = "comparing with and without a cache"
 MEASURING_MODULES = "timing modules"
 
 
+SERVERS_MACHINE = "n/a: the server's machine cannot be measured from here"
 MEASURING_CEILINGS = "measuring this machine"
 """The phases of LoadProgress while a run is measured."""
 

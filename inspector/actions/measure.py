@@ -10,11 +10,11 @@ from engine.bill.prices import PriceError, PriceList
 from engine.commands import MeasureCurves, MeasureDrift, MeasureModules
 from engine.napkin.library import Library, NapkinError
 from engine.plain_files import reason
-from engine.records.measured import CacheCurves, Ceilings, Measured
+from engine.records.measured import SERVERS_MACHINE, CacheCurves, Ceilings, Measured
 from engine.records.model import ModelFacts
 from inspector.actions.host import Host
 from inspector.draw.numbers import ms, plural
-from inspector.panes.ceilings import SERVERS_MACHINE, too_low
+from inspector.panes.ceilings import too_low
 from inspector.screens.drift import DriftScreen
 from inspector.screens.napkin import NapkinScreen, line_of
 from inspector.state.ceilings import Known, merged

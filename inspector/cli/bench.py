@@ -79,7 +79,11 @@ def measured(answers: Answers, command: Open, tokens: int, rival: str | None) ->
 
     ``answers.log`` holds the run. Raises EngineFailedError.
     """
-    answers.ask(command, ModelFacts)
+    if answers.ask(command, ModelFacts).remote:
+        raise EngineFailedError(
+            "bench holds an engine against the machine it runs on, and a server's cannot be "
+            "measured from here: run --format jsonl tells its times, bench --prompts by length"
+        )
     answers.tell(Configure(dials={"temperature": 0.0}, max_tokens=tokens))
     for prompt, count in ((WARM_UP, LEAST_TOKENS), (PROMPT, tokens)):
         answers.ask(Submit(prompt), PromptRecord)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from engine.passes import in_one_pass
-from engine.records.measured import MEASURING_CEILINGS
+from engine.records.measured import MEASURING_CEILINGS, SERVERS_MACHINE
 from engine.records.step_table import StepPath, steady
 from engine.text import visible
 from inspector.state.ceilings import busy
 from inspector.state.view import View
-
-SERVERS_MACHINE = "n/a: the server's machine cannot be measured from here"
 
 
 def plain_steps(view: View) -> StepPath:

@@ -193,7 +193,7 @@ def attach(
     """Find out what a vLLM server is and can. Raises ServerError."""
     progress("attach", None, client.url)
     server = VllmServer(client, chosen(api.served(client.get("/v1/models").body), model), names)
-    version = Fields.of(client.get("/version").body, "/version").text("version", "unknown")
+    version = _version(client)
     ids, context = api.tokenized(
         client, server.served.name, "The capital of France is", around=True
     )
@@ -247,6 +247,16 @@ def attach(
         if names is not None
         else ("a token that is a part of a character shows as \ufffd: --tokenizer has its bytes",),
     )
+
+
+def _version(client: Client) -> str:
+    try:
+        return Fields.of(client.get("/version").body, "/version").text("version", "unknown")
+    except ServerError as error:
+        if error.status != 404:
+            raise
+        others = "--engine llamacpp attaches to a llama-server, openai to others"
+        raise ServerError(f"{client.url} is no vLLM: {others}", 404) from None
 
 
 def chosen(there: Sequence[api.Served], wanted: str | None) -> api.Served:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from engine.records.measured import MEASURING_CEILINGS, MEASURING_CURVES, Ceilings
+from engine.records.measured import MEASURING_CEILINGS, MEASURING_CURVES, SERVERS_MACHINE, Ceilings
 from engine.records.model import ModelFacts
 from engine.records.step import StepRecord
 from engine.records.step_table import figures_of, steady
@@ -27,7 +27,7 @@ from inspector.draw.numbers import (
     size,
     three,
 )
-from inspector.panes.ceilings import SERVERS_MACHINE, plain_steps
+from inspector.panes.ceilings import plain_steps
 from inspector.panes.gauges.cache_curves import chart_of, in_words
 from inspector.panes.gauges.steps import forward, letter
 from inspector.panes.kv.figures import kv_mark

@@ -11,13 +11,12 @@ from textual.content import Content
 
 from engine.growth import Line, Parts, fitted_line, fitted_parts
 from engine.passes import PassKind
-from engine.records.measured import Ceilings
+from engine.records.measured import SERVERS_MACHINE, Ceilings
 from engine.records.model import ModelFacts
 from engine.roofline import floor_ms, step_bytes
 from inspector.draw.numbers import derived, heading, labelled, ms, muted, nothing, three
 from inspector.draw.plots import bounds
 from inspector.draw.xy_chart import LEAST_HEIGHT, LINE, Axis, Dots, Point, xy_chart
-from inspector.panes.ceilings import SERVERS_MACHINE
 from inspector.panes.roofline.roof import Found
 from inspector.state.view import View
 

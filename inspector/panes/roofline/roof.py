@@ -23,7 +23,7 @@ from engine.passes import (
     round_passes,
     why_none,
 )
-from engine.records.measured import Ceilings
+from engine.records.measured import SERVERS_MACHINE, Ceilings
 from engine.records.model import ModelFacts
 from engine.roofline import floor_ms, step_bytes
 from engine.text import visible
@@ -48,7 +48,7 @@ from inspector.draw.numbers import (
     wrapped,
 )
 from inspector.draw.xy_chart import LEAST_HEIGHT, LINE, Axis, Dots, decades, xy_chart
-from inspector.panes.ceilings import SERVERS_MACHINE, asked_for
+from inspector.panes.ceilings import asked_for
 from inspector.state.ceilings import busy
 from inspector.state.view import View
 

@@ -167,6 +167,13 @@ def test_ceilings_are_those_of_the_dtype_that_is_computed_in(
     assert found == Measured(CEILINGS, None)
 
 
+def test_a_servers_machine_has_no_ceilings_here() -> None:
+    with pytest.raises(BackendError, match="the server's machine cannot be measured from here"):
+        measuring.measure(
+            scripted(device="server"), Measure("a"), Open("scripted"), lambda *_: None
+        )
+
+
 def test_a_script_has_no_rival() -> None:
     asked = Measure("a", "generate")
     with pytest.raises(

@@ -94,6 +94,12 @@ def test_doctor_says_what_a_server_can(capfd: pytest.CaptureFixture[str]) -> Non
     assert any("metrics" in line and "n/a (it has no /metrics)" in line for line in lines)
 
 
+def test_a_servers_machine_is_not_benched(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(FakeVllm()) as server:
+        assert main(["bench", "--engine", "vllm", "--url", server.url]) == EXIT_ENGINE
+    assert "a server's cannot be measured from here" in capfd.readouterr().err
+
+
 def test_columns_have_a_place_each_in_a_llama_cpp_of_our_own() -> None:
     def slots(columns: int, backend: str = "llamacpp", **options: object) -> object:
         return with_slots(Open(backend, options), columns).options.get("slots")

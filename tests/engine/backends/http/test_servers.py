@@ -142,6 +142,11 @@ def test_a_model_that_is_not_there() -> None:
 
 def test_another_server_than_the_one_meant() -> None:
     assert "is no llama-server" in refusal(FakeLlama(override=lambda asked: reply({}, 404)))
+    llama = FakeLlama()
+    line = refusal(FakeVllm(override=llama.answer))
+    assert line.endswith(
+        "is no vLLM: --engine llamacpp attaches to a llama-server, openai to others"
+    )
 
 
 def test_without_an_address() -> None:
