@@ -32,7 +32,7 @@ def facts_of(
     trained = model.size("context_length")
     if options.room < options.most:
         room = f"room for {options.room:,} tokens at first, and for more when they are read"
-        notes = (*notes, f"{room}: the model is opened again then (--context N: not)")
+        notes = (*notes, f"{room}: the model is opened again then, which --context N spares")
     elif options.most < trained:
         notes = (*notes, f"context of {options.most:,}, of {trained:,}: --context sets it")
     return ModelFacts(

@@ -299,6 +299,23 @@ def test_a_prompt_that_is_longer_than_the_room_is_read_once(roomy_path: Path) ->
         assert [chunk.warmup for chunk in read.chunks] == [True, False, False]
 
 
+def test_texts_of_one_request_have_room_side_by_side(roomy_path: Path) -> None:
+    """Two of 200 tokens in a cache of 256: opened again with more, both are read whole."""
+    with closing(opened(roomy_path, context=None, max_tokens=20)) as backend:
+        texts = [[5 + at % 7 for at in range(200)], [6 + at % 5 for at in range(200)]]
+        found = backend.forward([([], text) for text in texts])
+        assert found.warmup
+        for text, row in zip(texts, found.rows, strict=True):
+            alone = backend.widened(text, TOP).known
+            assert isinstance(alone, TopLogprobs)
+            assert isinstance(row.values, TopLogprobs)
+            assert row.values.ids[0] == alone.ids[0]
+            # K and V are float16, and a pass over one position rounds differently.
+            np.testing.assert_allclose(row.values.logprobs, alone.logprobs, atol=0.01)
+        again = backend.forward([(text, [9]) for text in texts])
+        assert not again.warmup
+
+
 def test_where_there_is_no_memory_for_more_room_the_run_stays_as_it_was(
     roomy_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
