@@ -23,7 +23,7 @@ def test_case_30_acceptance_counts_leading_runs_and_divides_by_what_was_drafted(
     assert found.rate == pytest.approx(4 / 6)
     assert found.tokens_per_pass == 3.0
     assert found.positions == (PositionCount(2, 2), PositionCount(2, 1), PositionCount(1, 1))
-    assert "4 of 6 drafts accepted (67%), 3.00 tokens a pass" in brief_words(found)
+    assert "4 of 6 drafts accepted (67% ƒ), 3.00 ƒ tokens a pass" in brief_words(found)
 
 
 def test_there_is_no_rate_without_rounds() -> None:

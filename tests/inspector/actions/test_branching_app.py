@@ -125,7 +125,7 @@ async def test_an_offer_says_what_the_model_gave_it_what_is_left_and_what_cut_it
     one.asked = replace(one.asked, configure=configure)
     async with one.run_test(size=(80, 24)) as pilot:
         await press(pilot, "n", "f", "t")
-        assert "token      model final" in screen_text(one)
+        assert "token      model ƒ final ƒ" in screen_text(one)
         assert offers(one)[3:5] == ['#3 10% 11% " ab"', '#4 10% 0% ✂ suppress "abc"']
 
 
