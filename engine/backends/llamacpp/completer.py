@@ -84,8 +84,6 @@ class HostedCompleter:
         self, ids: Sequence[int], dials: Mapping[str, Any], count: int
     ) -> Mapping[int, float]:
         """See ``OwnSampler``."""
-        # The HTTP client is 8 MiB of modules, which nothing else of this engine needs.
-
         asked = request(ids, count, slot=None, reuse=True)
         more = {**sampler_request(dials), "post_sampling_probs": True}
         found = listed(json.loads(self._hosted.complete({**asked, **more})), "prob")
