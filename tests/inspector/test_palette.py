@@ -8,7 +8,7 @@ from textual.command import CommandList
 from inspector.commands import synonym_score
 from tests.inspector.test_app import app, press
 
-MOVES = ("Step  ", "Step out", "Back", "First", "Last", "Pane", "Next", "Up", "Down")
+MOVES = ("Step  ", "Step out", "Back", "First", "Last", "Pane", "Next pane", "Up", "Down")
 MOVES += ("Page", "Top", "Bottom", "Choose", "Wider", "Narrower", "Higher", "Lower")
 
 

@@ -12,7 +12,7 @@ import pytest
 from engine.records.events import BranchDeleted
 from inspector.cli import sessions_print
 from inspector.cli.main import main
-from inspector.screens.sessions import _glance
+from inspector.screens.sessions import glance
 from inspector.state.view import RunLog
 from sessions import open_session
 from sessions.export.formats import FORMS
@@ -133,7 +133,7 @@ def test_list_show_browser_and_check_agree(
     path = saved(tmp_path, BranchDeleted(6))
     seen = preview(path)
     assert (seen.steps, seen.deleted) == (5, 4)
-    assert "5 tokens (4 deleted)" in next(iter(_glance(seen)))
+    assert "5 tokens (4 deleted)" in next(iter(glance(seen)))
     assert sessions_print._preview_line(seen).endswith("(4 deleted)")
 
     def told(*words: str) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def test_doctor_shows_the_pool_that_would_be(launcher: Launcher, default_model_d
     lines = done.stdout.splitlines()
     at = next(index for index, line in enumerate(lines) if line.startswith("KV cache"))
     assert lines[at].split(maxsplit=2)[2] == (
-        f"int8, 100 blocks of 16 positions: {100 * 16 * 11_880 / 2**20:.1f} MiB reserved"
+        f"int8, 100 blocks of 16 positions: {100 * 16 * 11_880 / 2**20:.1f} MiB reserved (measured)"
     )
     assert lines[at + 1].strip() == "room for 1,600 positions of all branches together"
 

@@ -18,7 +18,8 @@ async def test_f7_the_cost_without_a_cache_is_said_in_a_line() -> None:
         first, said = notes(one)
         assert first == "timing this branch with a cache and without"
         assert said.startswith(
-            f"a token at {curves.lengths[-1]} positions: {ms(on)} with the cache, {ms(off)} without"
+            f"a token at {curves.lengths[-1]} positions: {ms(on)} • with the cache, "
+            f"{ms(off)} • without"
         )
         await press(pilot, "n", "C")
         assert len(notes(one)) == 4, "asked again, it is said again"
