@@ -42,7 +42,6 @@ from engine.conditions.breakpoints import Breakpoints
 from engine.conditions.condition import Condition, ConditionError
 from engine.drafts.active import Drafts
 from engine.inbox import Inbox
-from engine.measure.answer import answer
 from engine.models.checks import ModelError
 from engine.records.columns import ColumnsSet
 from engine.records.events import (
@@ -170,6 +169,8 @@ class Engine:
                 self._measure(command)
 
     def _measure(self, command: Measurement) -> None:
+        from engine.measure.answer import answer  # 3 MiB, which a run has no use for
+
         gives_way = isinstance(command, MeasureAlone | MeasureCeilings)
         called = self._inbox.holds_any if gives_way else self._inbox.is_called
         self._send(answer(command, self._run, self._opened, self._progress, called))
