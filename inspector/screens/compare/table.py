@@ -23,7 +23,7 @@ _REST_S = 1.0
 """Least time between two sums while columns run: a sum is over all tokens."""
 _HEADS = (
     ("tokens", 6, ""),
-    ("alone", 6, "read by itself: = the same, ~ near-ties, ≈ parts by rounding, ≠ by a fault"),
+    ("alone", 6, "read by itself: = the same, (n) near-ties, ≈ parts by rounding, ≠ by a fault"),
     ("rounds", 6, "speculative ones"),
     ("accepted", 8, "share of what they drafted"),
     ("H model", 7, "mean entropy in nats"),
@@ -106,7 +106,7 @@ def _alone(found: ColumnAlone | None) -> str:
         return NOTHING
     if found.parting is not None:
         return f"{'≠' if found.fault else '≈'}{found.parting.position}"
-    return f"= ~{found.near_ties}" if found.near_ties else "="
+    return f"= ({found.near_ties})" if found.near_ties else "="
 
 
 def _number(value: float | None) -> str:
@@ -145,7 +145,7 @@ A row a column, over all its tokens. **distinct-1** and **distinct-2** are diffe
 pairs of tokens over all there are; **repeat** is the longest stretch of tokens that comes twice.
 *left* is how many tokens the sampler leaves on average.
 
-Once all columns have ended each is read once more, **alone**: **=** gives the same tokens, *~* of
+Once all columns have ended each is read once more, **alone**: **=** gives the same tokens, *(n)* of
 them near-ties that another rounding may decide otherwise; **≈** parts at a position, by a drift of
 the logits that is rounding; **≠** by more than that, which is a fault.
 """

@@ -209,7 +209,7 @@ def test_how_a_column_read_alone_came_out() -> None:
     parted = AloneParting(57, Token(1, b"a"), Token(2, b"b"), 0.001, False, 0.5, 0.2)
     found = {
         "=": same,
-        "= ~2": replace(same, near_ties=2, near_position=5),
+        "= (2)": replace(same, near_ties=2, near_position=5),
         "≈57": replace(same, near_ties=1, parting=parted),
         "≠57": replace(same, near_ties=1, parting=replace(parted, rounding=0.01)),
         "—": replace(same, obstacle="no engine"),
