@@ -126,8 +126,8 @@ class Engine:
         else:
             self._state(RunState.PAUSED, "after an error")
 
-    def _state(self, state: RunState, reason: str = "") -> None:
-        self._send(StateChanged(state, reason))
+    def _state(self, state: RunState, reason: str = "", *, unasked: bool = False) -> None:
+        self._send(StateChanged(state, reason, unasked))
 
     def _handle(self, command: Command) -> None:
         match command:
@@ -342,10 +342,11 @@ class Engine:
     def _show_next(self, command: ShowNext) -> None:
         """Nobody needs it: it makes way for any other command."""
         self._inbox.paused, unread = False, not self._prompt_is_read
-        read = self._read_prompt()
+        read = self._read_prompt(unasked=True)
         if unread:
             self._send_pool()
-            self._state(*((RunState.READY,) if read else (RunState.PAUSED, "reading the prompt")))
+            ended = (RunState.READY, "") if read else (RunState.PAUSED, "reading the prompt")
+            self._state(*ended, unasked=True)
         found = next_of(command, self._run, self._resolved) if read else None
         if found is not None:
             self._send(found)
@@ -366,11 +367,11 @@ class Engine:
         record = self._run.prefill_record
         return record is not None and record.done
 
-    def _read_prompt(self) -> bool:
+    def _read_prompt(self, *, unasked: bool = False) -> bool:
         """Read what is left of the prompt; False when a pause came in between."""
         if self._prompt_is_read:
             return True
-        self._state(RunState.PREFILL)
+        self._state(RunState.PREFILL, unasked=unasked)
         for record in self._run.prefill():
             self._send(record)
             self._send_pool_at_times()

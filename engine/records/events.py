@@ -97,10 +97,14 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The engine's state, and in words why it changed (a stop reason, a pause, an error)."""
+    """The engine's state, and in words why it changed (a stop reason, a pause, an error).
+
+    ``unasked``: by a reading of the prompt that nobody waits for; no command is answered by it.
+    """
 
     state: RunState
     reason: str = ""
+    unasked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

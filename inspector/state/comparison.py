@@ -242,7 +242,7 @@ class Comparison:
                     self._pass(record)
                 case ColumnsSet():
                     self._resolved(record)
-                case StateChanged():
+                case StateChanged() if not (record.unasked and self._in_flight):
                     self._settle(record)
                 case AloneMeasured():
                     # What it was called away from.

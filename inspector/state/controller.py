@@ -98,6 +98,8 @@ class Controller:
                     self._begin(first=first)
                 case BranchDeleted():
                     self._deletion(record)
+                case StateChanged(unasked=True) if self._sent:
+                    pass  # The command that was sent since then is answered behind it.
                 case StateChanged():
                     self._sent = False
                     if record.reason:

@@ -106,6 +106,24 @@ def test_keys_pressed_while_a_pass_runs_are_neither_lost_nor_forks() -> None:
     assert hands.controller.log.tree.children == {0: [1], 1: [2], 2: [3], 3: []}
 
 
+@pytest.mark.parametrize("end", [(RunState.READY,), (RunState.PAUSED, "reading the prompt")])
+def test_keys_pressed_while_the_prompt_is_read_unasked_are_neither_lost_nor_forks(
+    end: tuple[RunState] | tuple[RunState, str],
+) -> None:
+    """The first step is on its way when the reading, which makes way for it, tells its states."""
+    hands = Hands()
+    hands.client.held = True
+    hands.controller.step()
+    hands.controller.take([StateChanged(RunState.PREFILL, unasked=True)])
+    hands.controller.step()
+    hands.controller.take([StateChanged(*end, unasked=True)])
+    assert hands.sent(Step) == [Step(0)]
+    hands.client.release()
+    hands.take()
+    assert hands.controller.cursor.node == 2
+    assert hands.controller.log.tree.children == {0: [1], 1: [2], 2: []}
+
+
 def test_a_run_asked_for_while_loading_begins_when_the_model_is_there() -> None:
     hands = Hands()
     log = hands.controller.log
