@@ -87,7 +87,7 @@ def test_f20_any_command_ends_the_reading_between_two_chunks(command: Command) -
     hands.controller.need_next(ROOT)
     hands.take()
     log = hands.controller.log
-    assert log.state == StateChanged(RunState.PAUSED, "reading the prompt")
+    assert log.state == StateChanged(RunState.PAUSED, "reading the prompt", unasked=True)
     assert log.prefill is not None
     assert not log.prefill.done
     hands.controller.need_next(ROOT)
