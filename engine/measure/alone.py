@@ -91,9 +91,7 @@ class _Reader:
     def before_each(self, tokens: Sequence[int]) -> Iterator[FloatArray]:
         """Logits before each of ``tokens``, the first behind the prompt. Raises BackendError."""
         backend, prompt = self._backend, self._prompt
-        at = backend.seek([*prompt, tokens[0]])
-        if self._first is None:
-            at = backend.seek(prompt)
+        at = backend.seek(prompt if self._first is None else [*prompt, tokens[0]])
         while at < len(prompt):
             piece = prompt[at : at + self._chunk]
             result = backend.forward(((backend.sequence, piece),))

@@ -43,16 +43,26 @@ def _name(text: str) -> str:
     return name
 
 
+def _forms(html: str, markdown: str, jsonl: str, csv: str) -> list[BindingType]:
+    """Keys of the forms of an export, by what each holds."""
+    return [
+        Binding("h", "choose('html')", f"HTML, {html}", id="export.html"),
+        Binding("m", "choose('md')", f"Markdown {markdown}", id="export.md"),
+        Binding("j", "choose('jsonl')", f"JSONL, {jsonl}", id="export.jsonl"),
+        Binding("c", "choose('csv')", f"CSV, {csv}", id="export.csv"),
+        Binding("s", "choose('svg')", "SVG picture of the screen", id="export.svg"),
+    ]
+
+
 class ExportMenu(Menu):
     """Asks for the form of an export."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("h", "choose('html')", "HTML, one file to look at in a browser", id="export.html"),
-        Binding("m", "choose('md')", "Markdown report", id="export.md"),
-        Binding("j", "choose('jsonl')", "JSONL, one object a step", id="export.jsonl"),
-        Binding("c", "choose('csv')", "CSV, the figures of every step", id="export.csv"),
-        Binding("s", "choose('svg')", "SVG picture of the screen", id="export.svg"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = _forms(
+        "one file to look at in a browser",
+        "report",
+        "one object a step",
+        "the figures of every step",
+    )
 
     def __init__(self) -> None:
         super().__init__(Content("Export this run as"))
@@ -61,13 +71,9 @@ class ExportMenu(Menu):
 class ComparisonExportMenu(Menu):
     """Asks for the form of a comparison's export."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("h", "choose('html')", "HTML, the columns side by side", id="export.html"),
-        Binding("m", "choose('md')", "Markdown tables", id="export.md"),
-        Binding("j", "choose('jsonl')", "JSONL, one object a column", id="export.jsonl"),
-        Binding("c", "choose('csv')", "CSV, a row a column", id="export.csv"),
-        Binding("s", "choose('svg')", "SVG picture of the screen", id="export.svg"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = _forms(
+        "the columns side by side", "tables", "one object a column", "a row a column"
+    )
 
     def __init__(self) -> None:
         super().__init__(Content("Export these columns as"))
